@@ -14,6 +14,7 @@ from leap_rl.core.determinism import prepare_environment
 from leap_rl.core.errors import EXIT_FAILED as EXIT_FAILED
 from leap_rl.core.errors import EXIT_USAGE as EXIT_USAGE
 from leap_rl.core.errors import explained
+from leap_rl.core.lines import escape_logged, say
 from leap_rl.runs.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stderr in one line.
     """
     started_s = time.monotonic()
+    escape_logged()
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv), started_s)
         sys.stdout.flush()
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except (ValueError, OSError, RuntimeError) as error:
         status, line = explained(error)
-        print(f"leap-rl: {line}", file=sys.stderr)
+        say(f"leap-rl: {line}", file=sys.stderr)
     return status
 
 
@@ -76,12 +78,12 @@ def _run(arguments: Sequence[str], started_s: float) -> int:
     call = Invocation(started_s=started_s, trusts_imports=TRUST_IMPORTS in arguments)
     command, *rest = [word for word in arguments if word != TRUST_IMPORTS] or ["--help"]
     if command in ("-h", "--help"):
-        print(_usage())
+        say(_usage())
         return 0
     if command == "--version":
         from leap_rl.core.version import __version__
 
-        print(f"leap-rl {__version__}")
+        say(f"leap-rl {__version__}")
         return 0
     if command not in COMMANDS:
         close = get_close_matches(command, COMMANDS, n=1)
@@ -131,6 +133,14 @@ def options_over(
 def is_shown(argv: Sequence[str]) -> bool:
     """Whether the command line asks for options to be shown, and nothing else."""
     return any(word.partition("=")[0] in ("-h", "--help", "--print_config") for word in argv)
+
+
+def refuse_lists_given_twice(argv: Sequence[str], lists: Sequence[str]) -> None:
+    """Raise ValueError for an option that takes a list and comes twice: the last would count."""
+    names = [word.partition("=")[0] for word in argv]
+    for name in lists:
+        if names.count(name) > 1:
+            raise ValueError(f'{name}: is given twice; give one list, as {name} \'["A", "B"]\'')
 
 
 def carry_out_and_announce(

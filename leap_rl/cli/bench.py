@@ -11,6 +11,7 @@ from typing import Any, Final
 import jsonargparse
 
 from leap_rl.bench.config import ThroughputConfig
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.invocation import Invocation
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     name, *rest = argv or ["--help"]
     if name in ("-h", "--help"):
-        print(_USAGE)
+        say(_USAGE)
         return 0
     if name not in BENCHES:
         raise ValueError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
@@ -85,9 +86,9 @@ def print_metrics(
     metrics: dict[str, Any], table: Callable[[dict[str, Any]], str], argv: Sequence[str]
 ) -> None:
     """Print metrics as a table, or as one JSON object if `argv` has `--json`."""
-    print(json.dumps(metrics) if "--json" in argv else table(metrics), flush=True)
+    say(json.dumps(metrics) if "--json" in argv else table(metrics))
 
 
 def tell(message: str) -> None:
     """Print progress on stderr, since stdout holds nothing but the metrics."""
-    print(f"bench: {message}", file=sys.stderr, flush=True)
+    say(f"bench: {message}", file=sys.stderr)

@@ -13,6 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from leap_rl.cli import command_parser
+from leap_rl.core.lines import say
 from leap_rl.core.machine import cores, memory
 from leap_rl.core.version import __version__
 from leap_rl.runs.invocation import Invocation
@@ -42,7 +43,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
             verdict, text = "ok ", check()
         except TroubleError as trouble:
             verdict, text, healthy = "BAD", str(trouble), False
-        print(f"{verdict} {name:<12} {text}", flush=True)
+        say(f"{verdict} {name:<12} {text}")
     return 0 if healthy else 1
 
 

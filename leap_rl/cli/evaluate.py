@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from leap_rl.cli import carry_out_and_announce, is_shown
+from leap_rl.cli import carry_out_and_announce, is_shown, refuse_lists_given_twice
 from leap_rl.core.parsing import config_parser, naming_lines, options_given, parse
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.evaluation import configure, create_evaluation, defaults_of
@@ -53,6 +53,7 @@ leap-rl report makes it again at any time."""
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
+    refuse_lists_given_twice(argv, ["--games"])
     inits, words = take_inits([word for word in argv if word != "--open"])
     parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
     parser.description = _DESCRIPTION

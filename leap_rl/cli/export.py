@@ -10,6 +10,7 @@ from typing import Any
 
 from leap_rl.cli import command_parser
 from leap_rl.core import plain_yaml
+from leap_rl.core.lines import say
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
@@ -58,7 +59,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         to_onnx=given.to == "onnx",
         trusts_imports=call.trusts_imports,
     )
-    print(f"exported {given.run} to {shown(out)}; its card is {shown(out / CARD)}")
+    say(f"exported {given.run} to {shown(out)}; its card is {shown(out / CARD)}")
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from leap_rl.cli import EXIT_USAGE, carry_out_and_announce, options_over
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import naming_lines
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import shown
@@ -39,7 +40,7 @@ For instance, to continue from meta-step 50 with a smaller rate:
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(_HELP)
+        say(_HELP)
         return 0 if argv else EXIT_USAGE
     at, words = take_at(argv[1:])
     parent = read_run(open_run(argv[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import command_parser
+from leap_rl.core.lines import say
 from leap_rl.envs.atari.games import (
     ACTION_COUNTS,
     POOLS,
@@ -34,26 +35,26 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     names = parser.parse_args(argv).names
     if names:
         for game in resolve_games(names):
-            print(game)
+            say(game)
     else:
         _list_all()
     return 0
 
 
 def _list_all() -> None:
-    print(f"{'game':<18} {'actions':>7}  {'modes':<23} {'difficulties':<13} pools")
+    say(f"{'game':<18} {'actions':>7}  {'modes':<23} {'difficulties':<13} pools")
     for game, actions in ACTION_COUNTS.items():
         pools = [name for name, games in POOLS.items() if game in games and name != "all"]
         mark = "  (held out)" if "held_out" in pools else ""
         own = f"{_short(modes(game)):<23} {_short(difficulties(game)):<13}"
-        print(f"{game:<18} {actions:>7}  {own} {', '.join(pools)}{mark}".rstrip())
-    print(f"\n{'pool':<18} {'games':>7}")
+        say(f"{game:<18} {actions:>7}  {own} {', '.join(pools)}{mark}".rstrip())
+    say(f"\n{'pool':<18} {'games':>7}")
     for name, games in POOLS.items():
-        print(f"{name:<18} {len(games):>7}")
-    print("\nA game's modes and difficulties are games too, the first of each being the default:")
-    print("freeway@mode=4,difficulty=1; the pool modes:freeway is all of its modes.")
-    print(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
-    print("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
+        say(f"{name:<18} {len(games):>7}")
+    say("\nA game's modes and difficulties are games too, the first of each being the default:")
+    say("freeway@mode=4,difficulty=1; the pool modes:freeway is all of its modes.")
+    say(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
+    say("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
 
 
 def _short(numbers: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leap_rl.cli import EXIT_USAGE
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.envs.atari.games import resolve_games
@@ -190,8 +191,8 @@ def _record(path: Path, game: str, config: PlayConfig) -> None:
         )
     for end in ends:
         how = "" if end.last else ", cut off there"
-        print(f"episode {end.episode}: score {end.score:,} in {end.agent_steps:,} agent steps{how}")
-    print(f"clip: {shown(out)}")
+        say(f"episode {end.episode}: score {end.score:,} in {end.agent_steps:,} agent steps{how}")
+    say(f"clip: {shown(out)}")
 
 
 def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:

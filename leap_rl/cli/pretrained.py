@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from leap_rl.cli import command_parser
+from leap_rl.core.lines import say
 from leap_rl.runs.invocation import Invocation
 from leap_rl.sharing.card import CARD, read_card
 from leap_rl.sharing.pretrained import PREFIX, locate, names
@@ -22,16 +23,16 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="show its whole model card")
     name = parser.parse_args(argv).name
     if name is not None:
-        print((locate(name) / CARD).read_text(), end="")
+        say((locate(name) / CARD).read_text(), end="")
         return 0
     for each in names():
         card = read_card(locate(each))
-        print(f"{PREFIX}{each}")
+        say(f"{PREFIX}{each}")
         said = [
             f"{card.method}, {card.meta_steps} meta-steps, {card.agent_steps:,} agent steps: "
             f"{', '.join(card.games)}",
             *card.verdicts,
         ]
         for sentence in said:
-            print(fill(sentence, width=100, initial_indent="  ", subsequent_indent="    "))
+            say(fill(sentence, width=100, initial_indent="  ", subsequent_indent="    "))
     return 0

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from leap_rl.cli import command_parser
 from leap_rl.cli.export import add_evaluation, export
+from leap_rl.core.lines import say
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.runs.invocation import Invocation
 from leap_rl.sharing import hub
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
             exported.read()  # which checks it
             folder = exported.folder
         commit = hub.upload(folder, given.repository, private=given.private)
-    print(f"pushed {given.run} to {hub.PREFIX}{given.repository}@{commit}")
+    say(f"pushed {given.run} to {hub.PREFIX}{given.repository}@{commit}")
     return 0
 
 

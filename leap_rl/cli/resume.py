@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import EXIT_USAGE, carry_out_and_announce, options_over
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import naming_lines
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import read_run
@@ -26,7 +27,7 @@ the run. To change what is computed, see leap-rl fork --help."""
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(_HELP)
+        say(_HELP)
         return 0 if argv else EXIT_USAGE
     run = read_run(open_run(argv[0]))
     program = f"leap-rl resume {shown(run.folder)}"

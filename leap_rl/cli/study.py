@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
-from leap_rl.cli import is_shown
+from leap_rl.cli import is_shown, refuse_lists_given_twice
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.runs.display import shown
 from leap_rl.runs.invocation import Invocation
@@ -48,6 +49,7 @@ FLAGS = ("--plan", "--calibrate", "--report", "--open")
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
+    refuse_lists_given_twice(argv, LISTS)
     words, out = take_out([word for word in argv if word not in FLAGS])
     if is_shown(words):
         parser = config_parser(StudyConfig, program="leap-rl study")
@@ -60,7 +62,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if "--plan" in argv:
         from leap_rl.studies.plan import plan
 
-        print(plan(folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s))
+        say(plan(folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s))
         return 0
     if "--calibrate" in argv:
         from leap_rl.studies.calibration import calibrate
@@ -78,10 +80,10 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         if outcome.status:
             return outcome.status
         found = outcome.answer
-    print()
+    say()
     for sentence in found:
-        print(fill(sentence, width=100, subsequent_indent="  "))
-    print(f"\n  folder  {shown(folder.path)}")
+        say(fill(sentence, width=100, subsequent_indent="  "))
+    say(f"\n  folder  {shown(folder.path)}")
     announce_report(folder.page, opens="--open" in argv)
     return 0
 

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from leap_rl.cli import EXIT_FAILED, command_parser
+from leap_rl.core.lines import say
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import LoadedRun, read_run
 from leap_rl.runs.invocation import Invocation
@@ -39,13 +40,13 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     folder = open_run(parser.parse_args(argv).run)
     holder = folder.worker()
     if holder is not None:
-        print(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
+        say(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
     found = 0
     for found, problem in enumerate(problems(folder), start=1):  # noqa: B007
-        print(problem)
+        say(problem)
     files = sum(path.is_file() for path in folder.path.rglob("*"))
     verdicts = {0: "nothing is wrong", 1: "1 thing is wrong"}
-    print(f"{shown(folder)}: {files} files, {verdicts.get(found, f'{found} things are wrong')}")
+    say(f"{shown(folder)}: {files} files, {verdicts.get(found, f'{found} things are wrong')}")
     return EXIT_FAILED if found else 0
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from leap_rl.cli import command_parser
+from leap_rl.core.lines import say
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown
 from leap_rl.runs.header import read_run
@@ -51,7 +52,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
                 console.message(_silent(folder, holder))
             seen = True
             time.sleep(LOOK_EVERY_S)
-    print(_ended(folder, config))
+    say(_ended(folder, config))
     return 0
 
 
@@ -59,13 +60,13 @@ def _print_once(folder: RunFolder, config: Config) -> None:
     holder = folder.worker()
     live = None if holder is None else read_live(folder.path)
     if holder is None:
-        print(_ended(folder, config))
+        say(_ended(folder, config))
     elif live is None:
-        print(_silent(folder, holder))
+        say(_silent(folder, holder))
     else:
         print_status(live.status, sys.stdout)
         if live.age_s > OLD_S:
-            print(f"as of {live.age_s:,.0f} s ago")
+            say(f"as of {live.age_s:,.0f} s ago")
 
 
 def _silent(folder: RunFolder, holder: Holder) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from leap_rl.core.lines import printable, shortened
 from leap_rl.core.urls import redacted
 
 EXIT_FAILED: Final = 1
@@ -27,4 +28,4 @@ def explained(error: Exception) -> tuple[int, str]:
     if not isinstance(error, ValueError | OSError | RunFailedError):
         raise error
     status = EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILED
-    return status, redacted(" ".join(str(error).split()))
+    return status, shortened(printable(redacted(" ".join(str(error).split()))))

@@ -2,19 +2,21 @@
 
 Each process steps a contiguous slice of the B environments. The results of an agent step lie in
 shared memory; a pipe carries one word to each process and one back. A process ends when its pipe
-does, because its parent has closed it or died. It ignores SIGINT, which its parent handles.
+does, because its parent has closed it or died. It ignores SIGINT and SIGTERM, which its parent
+handles: the whole group of a run's processes may get one, and a snapshot needs the environments.
 """
 
 from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from ctypes import c_byte
 from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,7 +55,8 @@ def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
 def _serve(
     pipe: Connection, memory: Any, record: np.dtype[Any], make: Slice, begin: int, end: int
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     shared = np.frombuffer(memory, dtype=record)[begin:end]
     try:
         envs = make(num_envs=end - begin, first=begin)
@@ -94,6 +97,11 @@ def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
     return True
 
 
+def _close(pipes: Iterable[Connection]) -> None:
+    for pipe in pipes:
+        pipe.close()
+
+
 class WorkerEnvs(RestorableEnvs):
     """B environments in slices, one for each of 1 to B processes; the same bits for any number."""
 
@@ -125,6 +133,8 @@ class WorkerEnvs(RestorableEnvs):
             theirs.close()  # so that our end tells us of the worker's death
             self._pipes.append(ours)
             self._workers.append(worker)
+        # At its exit Python sends workers SIGTERM and waits for them; this comes first.
+        Finalize(self, _close, args=(self._pipes,), exitpriority=1)
         self._ask("start")
 
     def reset(
@@ -154,8 +164,7 @@ class WorkerEnvs(RestorableEnvs):
         return self._observations()
 
     def close_extras(self, **kwargs: Any) -> None:
-        for pipe in self.__dict__.pop("_pipes", []):
-            pipe.close()
+        _close(self.__dict__.pop("_pipes", []))
         for worker in self.__dict__.pop("_workers", []):
             worker.join(timeout=5)
             if worker.is_alive():

@@ -7,6 +7,7 @@ from statistics import fmean
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from leap_rl.core.lines import say
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import next_step, program, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
@@ -26,16 +27,16 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     number = folder.latest()
     assert number is not None
     initialization = shown(folder.checkpoint(number) / INITIALIZATION)
-    print(f"\nMeta-trained for {counted(number, 'meta-step')}.")
-    print(f"  run folder      {shown(folder)}")
-    print(f"  initialization  {initialization}")
-    print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
+    say(f"\nMeta-trained for {counted(number, 'meta-step')}.")
+    say(f"  run folder      {shown(folder)}")
+    say(f"  initialization  {initialization}")
+    say(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
     busy = busy_share(read_rows(folder.path / "metrics.jsonl"))
     if busy is not None:
-        print(f"  trainers busy   {busy:.0%} of their time")
+        say(f"  trainers busy   {busy:.0%} of their time")
     advice = next_step(config.task, config.agent, shown(folder))
     if advice is not None:
-        print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
+        say(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 
 
 def busy_share(rows: Sequence[Row]) -> float | None:
@@ -58,8 +59,8 @@ def announce_agents(folder: RunFolder) -> None:
         _announce_players(folder, learned, rows)
     for one in slots:
         if "dropped" in one:
-            print(f"  {one['game']:<18} dropped: it {one['dropped']}")
-    print(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
+            say(f"  {one['game']:<18} dropped: it {one['dropped']}")
+    say(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
 
 
 def announce_evaluation(folder: RunFolder, summary: Summary | None, *, opens: bool) -> None:
@@ -67,37 +68,37 @@ def announce_evaluation(folder: RunFolder, summary: Summary | None, *, opens: bo
     from leap_rl.evaluation.comparison import read_summary
     from leap_rl.runs.report import announce_report, page_of
 
-    print()
+    say()
     for sentence in (summary or read_summary(folder)).verdict:
-        print(fill(sentence, width=100, subsequent_indent="  "))
-    print(f"\n  folder  {shown(folder)}")
+        say(fill(sentence, width=100, subsequent_indent="  "))
+    say(f"\n  folder  {shown(folder)}")
     if (folder.path / "clips").exists():
-        print(f"  clips   {shown(folder.path / 'clips')}")
+        say(f"  clips   {shown(folder.path / 'clips')}")
     announce_report(page_of(folder), opens=opens)
 
 
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:
     """Print how well each game's agent plays, by slot."""
-    print(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
+    say(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
     width = max(18, *map(len, learned.values()))
     for slot, game in learned.items():
         agent_steps, episodes, mean_return = _outcome(game, rows)
         score = f"{mean_return:.2f} ({episodes} episodes)" if episodes else "no episode ended"
-        print(f"  {game:<{width}} {agent_steps:>9} agent steps  {score:<24}", end="")
-        print(f"  {shown(folder.agent(slot, game))}")
+        say(f"  {game:<{width}} {agent_steps:>9} agent steps  {score:<24}", end="")
+        say(f"  {shown(folder.agent(slot, game))}")
 
 
 def _announce_classifiers(
     folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]
 ) -> None:
     """Print the paper's measures of each alphabet, by slot."""
-    print("\nLearned; the area is that under the training-error curve, as a share of the whole.")
+    say("\nLearned; the area is that under the training-error curve, as a share of the whole.")
     for slot, game in learned.items():
         training, validation = f"error/{game}/training", f"error/{game}/validation"
         area = fmean(row[training] for row in rows if training in row)
         final = [row[validation] for row in rows if validation in row][-1]
-        print(f"  {game:<24} area {area:>6.1%}  final validation error {final:>6.1%}", end="")
-        print(f"  {shown(folder.agent(slot, game))}")
+        say(f"  {game:<24} area {area:>6.1%}  final validation error {final:>6.1%}", end="")
+        say(f"  {shown(folder.agent(slot, game))}")
 
 
 def _outcome(game: str, rows: Sequence[Row]) -> tuple[int, int, float]:

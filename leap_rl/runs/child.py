@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leap_rl.core.determinism import prepare_environment
 from leap_rl.core.errors import RunFailedError, explained
+from leap_rl.core.lines import escape_logged
 
 if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
@@ -28,6 +29,7 @@ LOOK_EVERY_S: Final = 0.5
 def main() -> int:
     """Serve the request; returns the exit status."""
     started_s = time.monotonic()
+    escape_logged()
     try:
         document = json.load(sys.stdin)
         # Until the run's own handlers are there, nothing has to be put in order.
@@ -71,7 +73,8 @@ def serve(
     Args:
         request: What to do.
         on_row: Called with each row of the run's metrics once it is logged.
-        started_s: When the process started, on the monotonic clock.
+        started_s: When the process started, on the monotonic clock; what the request says goes
+            before it.
 
     Raises:
         ValueError: The request is refused.
@@ -101,7 +104,9 @@ def serve(
             trusts_imports=request.trusts_imports,
         )
     call = Invocation(
-        started_s=time.monotonic() if started_s is None else started_s,
+        started_s=next(
+            when for when in (request.started_s, started_s, time.monotonic()) if when is not None
+        ),
         trusts_imports=request.trusts_imports,
         supervised=request.supervised,
         on_row=on_row,

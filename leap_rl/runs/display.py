@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.storage.run_folder import RunFolder
@@ -18,7 +19,7 @@ from leap_rl.tasks.suite import GameSuite
 
 def tell(text: str) -> None:
     """Print a message of this program on stderr."""
-    print(f"leap-rl: {text}", file=sys.stderr, flush=True)
+    say(f"leap-rl: {text}", file=sys.stderr)
 
 
 def program() -> str:

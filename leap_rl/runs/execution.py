@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config
@@ -82,7 +83,7 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
     except OSError as error:
         raise _with_way_out(error, folder) from None
     if not quiet:
-        print(resume, file=sys.stderr)
+        say(resume, file=sys.stderr)
     return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)
 
 

@@ -65,6 +65,9 @@ class Request:
     """A process, the caller, whose end stops the run, such that it can be resumed."""
     rows_seen: int = 0
     """Of the run's rows, those that the caller has."""
+    started_s: float | None = None
+    """When the command started, on the monotonic clock, which the processes of a machine share;
+    none for when the process does."""
     joined: Mapping[str, str] | None = None
     """A cluster whose trainers serve the run, as of `Joined`; none for trainers of its own."""
 
@@ -256,6 +259,7 @@ def supervise(run: LoadedRun, call: Invocation) -> int:
                 trusts_imports=call.trusts_imports,
                 supervised=True,
                 rows_seen=rows_seen,
+                started_s=call.started_s,
                 joined=None if call.joined is None else asdict(call.joined),
             )
             driver = RunProcess(request)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
@@ -102,11 +103,9 @@ def write_report(
 
 def announce_report(page: Path, *, opens: bool = False) -> None:
     """Print the page's path; `opens` shows it in the browser."""
-    print(f"  report  {shown(page)}")
+    say(f"  report  {shown(page)}")
     if opens and not webbrowser.open(page.absolute().as_uri()):
-        print(
-            f"          no browser was found here; open it elsewhere, or {program()} report --help"
-        )
+        say(f"          no browser was found here; open it elsewhere, or {program()} report --help")
 
 
 def meta_run_part(run: LoadedRun, config: TrainConfig, figures: Path) -> Part:

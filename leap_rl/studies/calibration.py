@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.lines import say
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.evaluation.verdict import agent_steps, number
@@ -82,7 +83,7 @@ def calibrate(
             if failures:
                 raise RunFailedError(f"{failures[0].cell.name}: {failures[0].reason}")
             found = judged(cells)
-            print("\n".join(lines_of(found)))
+            say("\n".join(lines_of(found)))
             choice = choose(found)
             if choice is None:
                 raise RunFailedError(
@@ -93,7 +94,7 @@ def calibrate(
             folder.write(calibrated(study, choice))
     except KeyboardInterrupt:
         return (interrupts.reason or StopReason.INTERRUPTED).value
-    print(
+    say(
         f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "
         f"{shown(folder.file)}.\nNext:\n"
         f"  {program()} study {quoted(folder.path)} --plan    # what it takes\n"

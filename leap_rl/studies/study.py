@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.lines import say
 from leap_rl.core.parsing import TRUST_IMPORTS, flatten
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.runs.display import program, quoted, shown, tell
@@ -85,7 +86,7 @@ def carry_out(
             answer = write_page(folder, study, cells)
     except KeyboardInterrupt:
         if not quiet:
-            print(resume, file=sys.stderr)
+            say(resume, file=sys.stderr)
         return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)
     if failures:
         first, *others = failures

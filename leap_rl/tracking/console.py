@@ -18,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from leap_rl.core.lines import printable, say
 from leap_rl.tracking.config import ConsoleKind
 from leap_rl.tracking.metrics import Row, Unit, by_game
 from leap_rl.tracking.status import RunStatus, TaskStatus
@@ -88,7 +89,7 @@ class PlainConsole(Console):
             self.message(_progress_line(status, eta_s))
 
     def message(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        say(text, file=self._stream)
 
 
 class RichConsole(Console):
@@ -114,7 +115,7 @@ class RichConsole(Console):
         self._live.update(_Dashboard(status, self._history.remaining_s(status)))
 
     def message(self, text: str) -> None:
-        self._terminal.print(Text(text))  # above the bars, without markup
+        self._terminal.print(Text(printable(text)))  # above the bars, without markup
 
     def close(self) -> None:
         if self._live is not None:

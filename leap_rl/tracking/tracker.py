@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from leap_rl.core.lines import say
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
@@ -85,7 +86,7 @@ def _in_one_line(error: Exception) -> str:
 
 
 def _report_mirror(name: str, error: Exception) -> None:
-    print(
+    say(
         f"leap-rl: {name} has failed ({_in_one_line(error)}); the run continues without it, and "
         "metrics.jsonl has every row",
         file=sys.stderr,

@@ -30,6 +30,7 @@ from typing import Any
 
 import wandb
 
+from leap_rl.core.lines import say
 from leap_rl.core.machine import kill_children_from
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
@@ -165,7 +166,7 @@ class WandbSink(Sink):
             thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
             resume = f"`leap-rl resume {shlex.quote(self._place)}`"
-            print(
+            say(
                 f"leap-rl: {_server()} did not take everything that was to be uploaded; once it "
                 f"answers, {resume} uploads the rest"
                 if self._online
@@ -194,7 +195,7 @@ class WandbSink(Sink):
             if not isinstance(error, wandb.errors.CommError) or _PERMANENT.search(str(error)):
                 raise _refused(error) from error
             silence = _first_line(error)
-        print(
+        say(
             f"leap-rl: tracking.wandb = online: {_server()} is out of reach ({silence}); tracking "
             f"offline: once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` "
             "uploads the run",

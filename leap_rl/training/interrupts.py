@@ -25,6 +25,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any, Final
 
+from leap_rl.core.lines import printable
 from leap_rl.core.machine import kill_descendants
 
 STOP_WITHIN_S: Final = 6.0
@@ -211,10 +212,10 @@ class Interrupts:
     def _leave_at_once(self) -> None:
         assert self.reason is not None
         if self.farewell is not None:
-            if sys.stderr.isatty():
-                self.farewell = f"\x1b[?25h\r\n{self.farewell}"  # bars hide the cursor
+            # A terminal's bars hide the cursor.
+            begin = "\x1b[?25h\r\n" if sys.stderr.isatty() else ""
             with suppress(OSError):
-                os.write(2, f"{self.farewell}\n".encode())
+                os.write(2, f"{begin}{printable(self.farewell)}\n".encode())
         kill_descendants(os.getpid())
         for cleanup in self._cleanups:
             with suppress(Exception):

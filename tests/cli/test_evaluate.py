@@ -60,7 +60,8 @@ def test_inits_may_be_appended_as_the_help_offers_it() -> None:
 
 
 def evaluate(*argv: str | Path, runtime: list[str] = LOCALLY) -> int:
-    return main(["evaluate", *GAMES, "--seeds", "2", *runtime, *map(str, argv)])
+    games = [] if "--games" in argv else GAMES
+    return main(["evaluate", *games, "--seeds", "2", *runtime, *map(str, argv)])
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +369,12 @@ def test_a_bad_initialization_is_one_line(
         ("--init", trained, "--init", unlike): f"init = {unlike}: ",
         ("--init", tmp_path / "file.safetensors", *CATCH[:2]): "no safetensors file",
         ("--init", trained, "--games", "catchh"): "task.kind = catch; did you mean 'catch'?",
+        (
+            "--init",
+            trained,
+            *GAMES,
+            "--games=catch",
+        ): "--games: is given twice; give one list",
         ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
         ("--init", f"random={trained}"): "random names the baseline; take another name",
         ("--init", f"leap={trained},"): "name runs, as --init leap=runs/a,runs/b",

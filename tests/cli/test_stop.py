@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,11 +16,13 @@ import pytest
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.machine import descendants
-from leap_rl.runs import execution
+from leap_rl.runs import execution, resumption
+from leap_rl.runs import header as reading
+from leap_rl.runs.child import serve
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import LoadedRun, RunHeader
 from leap_rl.runs.invocation import Invocation
-from leap_rl.runs.process import supervise
+from leap_rl.runs.process import Request, supervise
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import read_live
@@ -30,6 +33,9 @@ LONG = [*DEBUG, "--task.agent_steps", "4000", "--meta.meta_steps", "1000", "--ru
 LOCAL = ["--runtime.kind", "local"]
 ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
 RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]
+
+SPREAD = ["--task.kind", "gymnasium", "--task.games", '["CartPole-v1"]', "--meta.batch_size", "1"]
+SPREAD += ["--task.num_envs", "2", "--runtime.env_processes", "2", "--run_dir", "run"]
 
 HANGS = """
 import sys, time
@@ -89,11 +95,12 @@ def test_a_signal_to_all_processes_leaves_a_resumable_run(
     check_resumable(tmp_path)
 
 
-def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tasks", [LONG, SPREAD])
+def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tasks: list[str], tmp_path: Path) -> None:
     # Tasks that last: none ends between the look and the signal.
     lasting = ["--task.agent_steps", "40000000"]
     seldom = ["--runtime.snapshot_every_s", "1000"]
-    process = start("train", *LONG, *LOCAL, *lasting, *seldom, cwd=tmp_path)
+    process = start("train", *tasks, *LOCAL, *lasting, *seldom, cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def is_at_work() -> bool:
@@ -101,7 +108,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
         return live is not None and any(task.agent_steps > 100 for task in live.status.running)
 
     wait_until(is_at_work, process)
-    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)  # its environments' processes get it too
     last = end(process, status=EXIT_TERMINATED, within_s=10)
     assert last.startswith("stopped; continue with: ")
     assert last.endswith("resume run")
@@ -242,6 +249,36 @@ def test_a_driver_that_is_being_started_is_told_to_stop(
     monkeypatch.setattr(subprocess, "Popen", start_as_the_signal_comes)
     status = supervise(run, Invocation(started_s=time.monotonic()))
     assert status == 128 + signal.SIGTERM
+
+
+def test_a_restarted_driver_has_the_time_of_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not `runtime.stop_after_s` from its own start."""
+    start_process, asked = subprocess.Popen, tmp_path / "asked"
+    dies = f"import os, sys; open({str(asked)!r}, 'a').write(sys.stdin.read() + '\\n'); "
+    dies += "os.kill(os.getpid(), 9)"
+    words = [sys.executable, "-c", dies]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **given: start_process(words, **given))
+    config = TrainConfig.from_yaml("debug", {"runtime.max_driver_restarts": 1})
+    header = RunHeader(fingerprint="", init_sha256=None, made_by=())
+    run = LoadedRun(folder=RunFolder(tmp_path), header=header, config=config)
+    started_s = time.monotonic() - 100
+    assert supervise(run, Invocation(started_s=started_s)) == 128 + signal.SIGKILL
+    requests = [Request(**json.loads(line)["request"]) for line in asked.read_text().splitlines()]
+    assert [request.started_s for request in requests] == [started_s, started_s]
+
+    calls: list[Invocation] = []
+
+    def note(_: LoadedRun, call: Invocation, **__: object) -> execution.Outcome:
+        calls.append(call)
+        return execution.Outcome(status=0)
+
+    monkeypatch.setattr(execution, "carry_out", note)
+    monkeypatch.setattr(resumption, "prepare", lambda *_, **__: run)
+    monkeypatch.setattr(reading, "read_run", lambda *_: run)
+    serve(requests[1], lambda row: None, started_s=time.monotonic())
+    assert [call.started_s for call in calls] == [started_s]
 
 
 @pytest.mark.slow

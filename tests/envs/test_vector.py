@@ -259,8 +259,9 @@ def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
     with pytest.raises(ValueError, match=r"state\.identity"):
         games._envs.restore(other.state())
     games._envs.step(np.array([0, 0]))  # nothing has happened to them
-    os.kill(workers[0].pid, signal.SIGINT)
-    games._envs.step(np.array([0, 0]))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(workers[0].pid, number)
+        games._envs.step(np.array([0, 0]))
     with pytest.raises(RuntimeError, match=r"(?s)environment process 1 failed:.*AssertionError"):
         games._envs.step(np.array([0, 99]))
     os.kill(workers[0].pid, signal.SIGKILL)
@@ -270,14 +271,15 @@ def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
     assert not any(worker.is_alive() for worker in workers)
 
 
-def test_a_killed_parent_leaves_no_worker_behind() -> None:
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_workers_end_with_their_parent(is_killed: bool) -> None:
     code = (
         "import time\n"
         "from tests.envs.vectors import make_gymnasium\n"
         "if __name__ == '__main__':\n"
         "    games = make_gymnasium('CartPole-v1', num_envs=2, seed=0, shape=(4,), processes=2)\n"
         "    print(*[worker.pid for worker in games._envs._workers], flush=True)\n"
-        "    time.sleep(60)\n"
+        f"    time.sleep({60 if is_killed else 0})\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
@@ -285,7 +287,9 @@ def test_a_killed_parent_leaves_no_worker_behind() -> None:
         assert parent.stdout is not None
         workers = [int(word) for word in parent.stdout.readline().split()]
         assert len(workers) == 2
-        parent.kill()
+        if is_killed:
+            parent.kill()
+        parent.wait(timeout=20)
     deadline = time.monotonic() + 10
     while any(alive(pid) for pid in workers):
         assert time.monotonic() < deadline

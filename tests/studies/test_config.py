@@ -20,6 +20,7 @@ from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.plan import refuse_slow
 from leap_rl.studies.results import training_of
+from tests.commands import Refused
 
 POLES = ["leap_rl/CartPole-v1@gravity=5.0", "leap_rl/CartPole-v1@gravity=20.0"]
 LONG = "leap_rl/CartPole-v1@length=1.0,masscart=2.0"
@@ -321,3 +322,8 @@ def test_the_studies_that_come_along_can_be(path: Path, monkeypatch: pytest.Monk
     assert len(path.read_text().splitlines()) <= 25
     cells = cells_of(study, Path("runs/none"), trusts_imports=True)
     assert len({total_agent_steps(c.config) for c in cells if c.members is None}) == 1
+
+
+def test_a_list_that_is_given_twice_is_refused(refused: Refused) -> None:
+    words = ["study", "--games", POLES[0], "--arms", "leap", "--games", POLES[1]]
+    assert "--games: is given twice; give one list" in refused(*words)
