@@ -28,6 +28,9 @@ THREAD_VARIABLES: Final = {
 Precision = Literal["float32", "bfloat16"]
 """Of weights and activations within a network; parameters and what comes out are float32."""
 
+AgentPrecision = Literal[Precision, "float32_compiled"]
+"""float32_compiled: float32, in compiled loops that only small networks have."""
+
 _ISA_VARIABLES: Final = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """They limit the instructions that oneDNN uses for convolutions."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from leap_rl.core.choices import Share
-from leap_rl.core.determinism import Precision
+from leap_rl.core.determinism import AgentPrecision, Precision
 from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
 
 ClassifierShare = Literal["all_but_last", "all"]
@@ -110,7 +110,7 @@ RMSPropStart = Literal["zero", "one", "bias_corrected"]
 
 PathLoss = Literal["total", "policy", "value"]
 
-AutoPrecision = Literal["auto", Precision]
+AutoPrecision = Literal["auto", AgentPrecision]
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -210,9 +210,10 @@ class AgentConfig:
 
     precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
-    path's sums are float32. auto, resolved when a run is made: bfloat16 for the encoders of screens
-    on a CPU with the units for it (AMX or AVX512_BF16), where it is much faster, otherwise float32,
-    as for minatar and mlp."""
+    path's sums are float32. float32_compiled: float32 in compiled loops, for minatar and mlp on a
+    CPU; it is several times as fast on few environments and rounds otherwise. auto, resolved when a
+    run is made: float32_compiled for these two on a CPU; bfloat16 for the encoders of screens on a
+    CPU with the units for it (AMX or AVX512_BF16), where it is much faster; otherwise float32."""
 
     device: Device = "auto"
     """Where the network is computed. auto is cpu: what is measured, and what the promise of the

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import torch
 
 from leap_rl.core.choices import REWARD_CLIP
-from leap_rl.core.determinism import check_precision, has_bfloat16_units
+from leap_rl.core.determinism import AgentPrecision, check_precision, has_bfloat16_units
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.defaults import PAPER, resolved
 from leap_rl.networks.custom import check_source, source_sha256
+
+COMPILED: Final = ("minatar", "mlp")
+"""Encoders whose passes are compiled loops."""
 
 
 def resolve(config: AgentConfig) -> AgentConfig:
@@ -20,14 +24,23 @@ def resolve(config: AgentConfig) -> AgentConfig:
     if device == "auto":
         device = "cpu"
     if precision == "auto":
-        # Units for bfloat16 speed large convolutions up; the loops for a small one know float32
-        # alone, and of a vector bfloat16 would round off what counts. Of a custom encoder nothing
-        # is known.
-        large = config.encoder not in ("minatar", "mlp") and not config.encoder_spec.is_custom
-        fast = device == "cpu" and has_bfloat16_units() and large
-        precision = "bfloat16" if fast else "float32"
+        precision = _fastest(config) if device == "cpu" else "float32"
+    elif precision == "float32_compiled" and (config.encoder not in COMPILED or device != "cpu"):
+        raise ValueError(
+            f"agent.precision = float32_compiled: is for the encoders {' and '.join(COMPILED)} on "
+            f"a CPU, and not for agent.encoder = {config.encoder} on {device}; take float32"
+        )
     clip = REWARD_CLIP if clip == "auto" else clip  # likewise
     return replace(config, device=device, precision=precision, reward_clip=clip)
+
+
+def _fastest(config: AgentConfig) -> AgentPrecision:
+    """Return the fastest precision of an encoder on this machine's CPU."""
+    if config.encoder in COMPILED:
+        return "float32_compiled"
+    # Units for bfloat16 speed large convolutions up. Of a custom encoder nothing is known.
+    fast = has_bfloat16_units() and not config.encoder_spec.is_custom
+    return "bfloat16" if fast else "float32"
 
 
 def with_source(config: AgentConfig) -> AgentConfig:

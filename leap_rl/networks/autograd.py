@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.core.determinism import Precision
+from leap_rl.core.determinism import AgentPrecision, Precision
 from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward, Outputs
+from leap_rl.networks.compiled_conv_cpu import CompiledConvCpu
+from leap_rl.networks.compiled_mlp_cpu import CompiledMlpCpu
 from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain
 from leap_rl.networks.parameters import FlatParameters
 from leap_rl.networks.sparse_conv_cpu import SparseConvCpu, is_small
@@ -43,9 +45,15 @@ class AutogradForwardBackward(ForwardBackward):
 
 
 def make_forward_backward(
-    network: ActorCritic, flat: FlatParameters, *, precision: Precision
+    network: ActorCritic, flat: FlatParameters, *, precision: AgentPrecision
 ) -> ForwardBackward:
-    """Return the fastest implementation for the network and its device."""
+    """Return the fastest implementation for the network and its device.
+
+    float32_compiled is for networks of the encoders `minatar` and `mlp`, on the CPU.
+    """
+    if precision == "float32_compiled":
+        of_images = "encoder.conv1.weight" in {leaf.name for leaf in flat.layout.leaves}
+        return CompiledConvCpu(flat) if of_images else CompiledMlpCpu(flat)
     if flat.vector.device.type == "cpu" and is_plain(network):
         if precision == "float32" and is_small(network):
             return SparseConvCpu(network)
