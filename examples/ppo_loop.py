@@ -88,12 +88,14 @@ def learn(
     optimizer = torch.optim.Adam(agent.parameters(), lr=lr, eps=1e-5)
     loss = torch.zeros(())
     report.watch(optimizer, lambda: loss)
-    batch, global_step = num_envs * num_steps, 0
+    if budget % num_envs:
+        raise ValueError(f"task.agent_steps = {budget}: must be a multiple of num_envs {num_envs}")
+    global_step = 0
     observations = torch.from_numpy(envs.reset(seed=seed)[0])
-    for iteration in range(budget // batch):
-        optimizer.param_groups[0]["lr"] = lr * (1.0 - iteration / (budget // batch))
+    while global_step < budget:
+        optimizer.param_groups[0]["lr"] = lr * (1.0 - global_step / budget)
         rollout: list[tuple[Tensor, ...]] = []
-        for _ in range(num_steps):
+        for _ in range(min(num_steps, (budget - global_step) // num_envs)):
             with torch.no_grad():
                 policy, value = agent(observations)
                 action = policy.sample()
@@ -115,7 +117,7 @@ def learn(
         parts = (seen_, actions, log_probs, advantages, advantages + values)
         flat = [part.flatten(0, 1) for part in parts]
         for _ in range(epochs):
-            for some in torch.randperm(batch).chunk(minibatches):
+            for some in torch.randperm(len(flat[0])).chunk(minibatches):
                 x, a, log_prob, advantage, target = (part[some] for part in flat)
                 policy, value = agent(x)
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
