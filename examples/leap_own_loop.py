@@ -40,17 +40,15 @@ def learn(theta0: Tensor, batch: Batch, path: GradientPath, updates: int = 50) -
     encoder, head = make_encoder(), nn.Linear(64, 1)
     vector_to_parameters(theta0.clone(), encoder.parameters())
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=0.003)
-    for update in range(updates + 1):
+    with path.watch(optimizer, encoder, lambda: loss):
+        for _ in range(updates):
+            x, y = batch()
+            loss = (head(encoder(x)) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
         x, y = batch()
-        loss = (head(encoder(x)) - y).square().mean()
-        theta = parameters_to_vector(encoder.parameters()).detach()
-        if update == updates:
-            path.finish(theta, loss.detach())
-            break
-        path.observe(theta, loss.detach())  # before each step of the optimizer
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        loss = (head(encoder(x)) - y).square().mean()  # at the end, not stepped on
     return loss.item()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import ActionSpace, GameSuite
 
 if TYPE_CHECKING:
@@ -33,9 +34,21 @@ class GameLearner(Learner):
     )
     shares_encoder = True
     plays_own_vectors: ClassVar[bool] = True
-    """Whether it plays a user's own `VectorEnv`, which is stepped whole."""
+    """Whether it plays a user's own `VectorEnv`, which is stepped whole. Otherwise its environments
+    are those of `envs.single`."""
     leaves_ignored_out: ClassVar[bool] = False
     """Whether it learns from no action that a `VectorEnv` ignored (`envs.vector.VectorStep`)."""
+
+    @classmethod
+    def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        super().check(task, agent, env_processes)
+        assert isinstance(task.suite, GameSuite), "refused"
+        if not cls.plays_own_vectors and task.suite.life_loss_ends(task):
+            raise ValueError(
+                f"task.atari.life_loss_ends = true: agent.algorithm = {cls.name} takes the loss of "
+                "a life for the end of an episode, so that its returns would be those of lives; "
+                "set it to false"
+            )
 
     @property
     def suite(self) -> GameSuite:
@@ -57,7 +70,7 @@ class GameLearner(Learner):
                 "encoders scale; leave it out"
             )
         agent = _with_fitting_encoder(super().resolved_agent(), shape)
-        if agent.reward_clip == "auto":
+        if agent.reward_clip == "auto" and "reward_clip" in self.options:
             agent = replace(agent, reward_clip=self.suite.reward_clip)
         return agent
 

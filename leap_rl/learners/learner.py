@@ -55,6 +55,9 @@ class Learner(ABC):
     task whose trainer died is learned again from its start."""
     carries_over: ClassVar[bool] = True
     """Whether an agent can be carried over to another round, heads and all."""
+    repeats_batches: ClassVar[bool] = True
+    """Whether it computes a batch's loss when asked: again after its update, and of one more batch
+    at a task's end, with the gradient."""
     continuous_actions: ClassVar[bool] = True
     """Whether it learns games whose actions are continuous."""
     spreads_environments: ClassVar[bool] = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from inspect import isfunction
 from typing import Any, Final
 
 from leap_rl.learners.a2c.learner import A2C
@@ -17,6 +18,7 @@ from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.gradient_descent.learner import GradientDescent
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.rllib.learner import PPO
+from leap_rl.learners.script.learner import ARGUMENTS, Script
 from leap_rl.networks.custom import EncoderSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import GameSuite
@@ -60,7 +62,7 @@ def encoder_shared_by(
 
 
 def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
-    """Return who learns; imports the module of `package:Learner`. ValueError if there is none."""
+    """Return who learns; imports the module of one's own. ValueError if there is none."""
     known = declared(task, agent)
     if known is not None:
         return known
@@ -69,7 +71,7 @@ def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
         found = getattr(import_module(module), name)
     except Exception as error:
         raise _cannot_load(agent.algorithm, agent.algorithm, error) from error
-    return _checked(agent.algorithm, found)
+    return Script if isfunction(found) else _checked(agent.algorithm, found)
 
 
 def make_learner(*, task: TaskConfig, agent: AgentConfig, **given: Any) -> Learner:
@@ -122,7 +124,7 @@ def _checked(algorithm: str, found: object) -> type[Learner]:
     if not (isinstance(found, type) and issubclass(found, Learner)):
         raise ValueError(
             f"agent.algorithm = {algorithm}: {found!r} must be a class of "
-            "leap_rl.learners.learner.Learner"
+            f"leap_rl.learners.learner.Learner, or a function of {', '.join(ARGUMENTS)}"
         )
     return found
 

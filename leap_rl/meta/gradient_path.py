@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypedDict, Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leap_rl.meta.vectors import (
     BlockSum,
@@ -24,6 +24,7 @@ from leap_rl.meta.vectors import (
     finite_scalar,
     norm,
 )
+from leap_rl.meta.watch import Loss, Watch, flat, watched
 
 __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath"]
 
@@ -53,6 +54,8 @@ class GradientPath(ABC):
 
     _needs_gradient = False
     """Whether each point must have its gradient."""
+    _needs_loss = False
+    """Whether the contribution depends on the losses."""
     _saved: tuple[str, ...] = ("points", "finished", "first_step")
     """Names of the state's attributes, without their underscore."""
 
@@ -101,6 +104,51 @@ class GradientPath(ABC):
         `end_batches` are not 0.
         """
         self.end(Point(theta=theta, loss=loss, grad=grad, **known))
+
+    def watch(
+        self,
+        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
+        parameters: nn.Module | Iterable[Tensor],
+        loss: Loss | None = None,
+    ) -> Watch:
+        """Observe each step of a torch optimizer from now on, by its hooks.
+
+            with path.watch(optimizer, encoder, lambda: loss):
+                for update in range(updates):  # a loop as it is without a path
+                    loss = ...
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            contribution = path.gradient()
+
+        Args:
+            optimizer: What steps the parameters, and maybe others; of several optimizers, such as
+                an actor's and a critic's, a round of steps is one segment. Its gradient is the sum
+                of what each of them steps by, and its loss the sum of what `loss` returns.
+            parameters: A module, or tensors, float32; their concatenation is theta0. What no
+                optimizer steps stands still.
+            loss: Called before each step, for the loss of the batch just gone through, and once
+                more when the watch ends. Without it the loss difference of each segment is 0.
+
+        Gradients are those that the optimizer finds, after any clipping.
+
+        Raises:
+            ValueError: the parameters are not at theta0, or no optimizer steps any of them; or the
+                path runs through the loss, and none is given. In a step: a closure, and what
+                `observe` raises.
+        """
+        optimizers, tensors = watched(optimizer, parameters, self._theta0)
+        if loss is None and self._needs_loss:
+            raise ValueError(
+                "loss: the path runs through it; give watch a function that returns the last "
+                "batch's, such as lambda: loss, or take Leap(loss_in_path=False)"
+            )
+        if self._points == 0 and not torch.equal(flat(tensors), self._theta0):
+            raise ValueError(
+                "parameters: are not at theta0; copy it into them first "
+                "(torch.nn.utils.vector_to_parameters)"
+            )
+        return Watch(self, optimizers, tensors, loss)
 
     def visit(self, point: Point) -> None:
         """The same as `observe`, of a `Point`."""

@@ -106,6 +106,7 @@ class LeapPath(DisplacementPath):
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0, borrow=borrow)
         self._method = method
+        self._needs_loss = method.loss_in_path
         self._distance = 0.0  # sum of |dgamma|^p
         # Where the open segment starts, beside theta.
         self._loss = 0.0

@@ -77,6 +77,14 @@ class Layout:
             views[leaf.name].copy_(tensor.detach())
         return vector
 
+    def spaced(self, named: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the tensors themselves, in the vector's order, with zeros for its padding."""
+        following = [leaf.offset for leaf in self.leaves[1:]] + [self.size]
+        parts: list[Tensor] = []
+        for leaf, offset in zip(self.leaves, following, strict=True):
+            parts += [named[leaf.name], torch.zeros(offset - leaf.stop)]
+        return parts
+
 
 class FlatParameters:
     """A module's parameters as one vector, and their gradients as another.

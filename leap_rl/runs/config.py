@@ -114,6 +114,13 @@ class TrainConfig(_Options):
                 "cannot be carried over to another round; take another meta.method, or "
                 f"agent.algorithm = {self.task.suite.learned_by}"
             )
+        if not learner.repeats_batches:
+            for option, value in (("method", "fomaml"), ("loss_difference", "same_batch")):
+                if getattr(self.meta, option) == value:
+                    raise ValueError(
+                        f"meta.{option} = {value}: agent.algorithm = {learner.name} computes no "
+                        f"loss but those that it learns from; take another meta.{option}"
+                    )
         if self.meta.differentiates_updates:
             _check_maml(self.meta, learner)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.suite import GameSuite
 
 if TYPE_CHECKING:
     from leap_rl.learners.task import Task, TaskSpec
@@ -44,12 +43,6 @@ class PPO(GameLearner):
             raise ValueError(
                 f"agent.rllib.minibatch_size = {size}: must be at most task.num_envs × "
                 f"task.unroll_length = {batch} agent steps"
-            )
-        if isinstance(task.suite, GameSuite) and task.suite.life_loss_ends(task):
-            raise ValueError(
-                f"task.atari.life_loss_ends = true: agent.algorithm = {cls.name} takes the loss of "
-                "a life for the end of an episode, so that its returns would be those of lives; "
-                "set it to false"
             )
 
     @property

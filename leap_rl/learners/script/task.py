@@ -1,0 +1,214 @@
+"""A game learned by a script's own loop, as a task: one whole learning, watched on its way.
+
+P: flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from textwrap import shorten
+from traceback import extract_tb
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.script.learner import Script
+from leap_rl.learners.script.report import CountedEnv, MisuseError, Report
+from leap_rl.learners.script.stepwise import Stepwise
+from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
+from leap_rl.meta.gradient_path import NonFiniteError, Point
+from leap_rl.meta.watch import Loss, Watch, watched
+from leap_rl.networks.encoders import features_of, make_encoder
+from leap_rl.networks.parameters import layout_of, load_parameters
+
+_SEEDS = 2**31
+"""A script's seed lies below it: numpy's global stream takes no larger one."""
+
+
+class ScriptTask:
+    """Learns one game by a script: `advance` lets it run from one optimizer step to the next.
+
+    It is safe at its start and at its end alone, as nothing is known here of what a script holds.
+    The script draws from the global random streams, which are seeded for it: its task is a function
+    of its seed and its start as long as nothing else draws from them.
+    """
+
+    def __init__(self, learner: Script, spec: TaskSpec) -> None:
+        agent, shape = learner.agent_config, learner.observation_shape
+        self._learner, self._spec, self._name = learner, spec, agent.algorithm
+        self._function = learner.function()
+        self._encoder = make_encoder(agent.encoder_spec, shape)
+        if not hasattr(self._encoder, "features"):
+            features: Any = features_of(agent.encoder_spec, self._encoder, shape)
+            self._encoder.features = features
+        self._layout = layout_of(self._encoder)
+        self._report = Report(self.agent_steps_total, self._watch)
+        self._script = Stepwise(self._learn)
+        self._envs: list[CountedEnv] = []
+        self._watched: Watch | None = None
+        self._observe: Observe | None = None
+        self._start = torch.zeros(0)
+        self._loss = 0.0
+        self._updates = 0
+        self._agent: nn.Module = self._encoder
+
+    @property
+    def done(self) -> bool:
+        return self._script.ended
+
+    @property
+    def agent_steps_total(self) -> int:
+        return self._learner.task.agent_steps
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def start(self, shared: Tensor) -> None:
+        self._start = shared.clone()
+        load_parameters(self._encoder, self._layout.named(self._start))
+
+    def advance(self, observe: Observe) -> Progress:
+        """Let the script run to just before its next update, or to its end.
+
+        Raises:
+            RunFailedError: It raised something, or its learning is not what it must be; one line,
+                which names it.
+            NonFiniteError: What it steps by is NaN or infinite.
+        """
+        self._observe = observe
+        rewards = self._report.rewards
+        try:
+            self._script.resume()
+            if self.done:
+                self._check_end()
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{self._name}: {error}") from error
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit) and not self.done:
+                raise  # this process's own
+            raise RunFailedError(f"agent.algorithm = {self._name}: {self._said(error)}") from error
+        episodes, self._report.episodes = self._report.episodes, []
+        return Progress(
+            updates=self._updates,
+            agent_steps=self.agent_steps_total if self.done else self._report.agent_steps,
+            losses={"total": self._loss},
+            episodes=episodes,
+            rewards=self._report.rewards - rewards,
+        )
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the parameters at the end with the last update's loss: no batch is left."""
+        assert not with_grad, "methods that need it are refused"
+        return Point(theta=self._theta(), loss=self._loss)
+
+    def state(self) -> TaskState:
+        raise AssertionError("not restorable")
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        raise ValueError(f"tasks of agent.algorithm = {self._name} have no snapshots")
+
+    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        raise ValueError(
+            f"agents of agent.algorithm = {self._name} cannot be carried over to another round"
+        )
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return the module that the script returned; if none, the encoder."""
+        parts = self._agent.state_dict().items()
+        return {name: part.detach().cpu().clone() for name, part in parts}
+
+    def close(self) -> None:
+        self._script.stop()
+        for env in self._envs:
+            env.close()
+
+    def _learn(self) -> object:
+        """Call the function; in its own thread."""
+        seed = derive_seed(self._spec.seed, Purpose.DATA) % _SEEDS
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        options, budget = self._learner.agent.options, self.agent_steps_total
+        own = self._function(self._make_env, self._encoder, budget, seed, self._report, **options)
+        if self._watched is not None:
+            self._watched.finish(self._loss)
+        return own
+
+    def _make_env(self, number: int) -> CountedEnv:
+        learner, spec = self._learner, self._spec
+        envs = learner.suite.make_single(learner.task, spec.game, number=number)
+        seed = derive_seed(spec.seed, Purpose.ENVIRONMENTS, number) % _SEEDS
+        self._envs.append(CountedEnv(envs, self._report, self._script.check, seed))
+        return self._envs[-1]
+
+    def _watch(self, optimizer: Optimizer | Iterable[Optimizer], loss: Loss | None) -> None:
+        if self._watched is not None:
+            raise MisuseError(
+                "calls report.watch twice; give it all optimizers of the encoder in one call"
+            )
+        # The vector has gaps between its parameters, where nothing steps.
+        parts = self._layout.spaced(dict(self._encoder.named_parameters()))
+        try:
+            optimizers, parts = watched(optimizer, parts, self._start)
+        except ValueError as error:
+            raise MisuseError(f"report.watch: {error}") from error
+        self._watched = Watch(self, optimizers, parts, loss)
+
+    def observe(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None:
+        """Take in a point of the path before its update; called by the watch."""
+        if self._updates == 0 and not torch.equal(theta, self._start):
+            raise MisuseError(
+                "changes the encoder before the first step that report.watch sees; leave its "
+                "weights as they are given, such as by no orthogonal initialization"
+            )
+        if self._updates > 0:
+            self._script.pause()  # the update before is done
+        assert self._observe is not None
+        loss = loss.detach() if isinstance(loss, Tensor) else loss
+        self._observe(Point(theta=theta, loss=loss, grad=grad))
+        self._loss = float(loss)
+        self._updates += 1
+
+    def finish(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None:
+        """Leave the path open: its trainer ends it."""
+
+    def _theta(self) -> Tensor:
+        return self._layout.pack(dict(self._encoder.named_parameters()))
+
+    def _check_end(self) -> None:
+        """Raise MisuseError if what the script did is no learning of its budget."""
+        result, budget = self._script.result, self.agent_steps_total
+        if not (result is None or isinstance(result, nn.Module)):
+            raise MisuseError(
+                f"returns {type(result).__name__}; must return None, or a torch.nn.Module"
+            )
+        self._agent = self._encoder if result is None else result
+        if self._updates == 0:
+            raise MisuseError(
+                "no step of the encoder's optimizer was seen; call report.watch(optimizer) before "
+                "the first"
+            )
+        if self._report.most < budget:
+            raise MisuseError(
+                f"ends after {self._report.agent_steps} of {budget} agent steps; it must use up "
+                "its budget, in environments of this process (SyncVectorEnv): take a "
+                "task.agent_steps that its batches divide"
+            )
+
+    def _said(self, error: BaseException) -> str:
+        """Return what the script did wrong, or what it raised and where."""
+        if isinstance(error, MisuseError):
+            return str(error)
+        own = self._function.__code__.co_filename
+        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == own]
+        where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
+        return shorten(f"raises {type(error).__name__}: {error}", 300) + where

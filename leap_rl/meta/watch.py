@@ -1,0 +1,181 @@
+"""A gradient path that watches torch optimizers by their hooks, in a loop that is left as it is.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+Loss = Callable[[], Tensor | float]
+"""Returns the loss of the batch just gone through, 0-d."""
+
+
+class Path(Protocol):
+    """The part of `GradientPath` that is called here."""
+
+    def observe(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None: ...
+    def finish(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None: ...
+
+
+class Watch:
+    """The handle that `GradientPath.watch` returns; as a context manager it ends when left.
+
+    A round is made of one step of each optimizer, in any order. It ends early where an optimizer
+    steps again before another has stepped once, as the critic does of an actor that is delayed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        optimizers: Sequence[Optimizer],
+        parameters: Sequence[Tensor],
+        loss: Loss | None,
+    ) -> None:
+        self._path, self._parameters, self._loss = path, parameters, loss
+        self._steps = [_stepped_by(optimizer, parameters) for optimizer in optimizers]
+        self._theta: Tensor | None = None  # where the round started; none between two rounds
+        self._losses: Tensor | float = 0.0
+        self._grad: Tensor | None = None
+        self._in_round: set[int] = set()  # the optimizers that have stepped, or are about to
+        self._active = True
+        self._hooks = [
+            hook
+            for number, optimizer in enumerate(optimizers)
+            for hook in (
+                optimizer.register_step_pre_hook(self._before(number)),
+                optimizer.register_step_post_hook(self._after),
+            )
+        ]
+
+    def finish(self, loss: Tensor | float | None = None, grad: Tensor | None = None) -> None:
+        """End the watch, and the path at the parameters as they are now.
+
+        `loss` is that of one more batch there, 0-d; left out, it is what the watch's `loss` returns
+        now. `grad`, float32 [P], is its gradient, which only MAML needs. Errors are those of
+        `GradientPath.finish`. Nothing happens if it has ended before.
+        """
+        if not self._active:
+            return
+        self.remove()
+        self._observe()
+        if loss is None:
+            loss = 0.0 if self._loss is None else self._loss()
+        self._path.finish(flat(self._parameters), loss, grad)
+
+    def remove(self) -> None:
+        """End the watch and leave the path unfinished, such as to continue it later."""
+        self._active = False
+        for hook in self._hooks:
+            hook.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish; after an exception only end the watch."""
+        if kind is None:
+            self.finish()
+        else:
+            self.remove()
+
+    def _before(self, number: int) -> Callable[[Optimizer, Any, Any], None]:
+        def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            if kwargs.get("closure") is not None or any(each is not None for each in args[1:]):
+                raise ValueError(
+                    "optimizer.step(closure): the gradient is computed within the step, where no "
+                    "hook sees it; compute it before, and call step()"
+                )
+            if number in self._in_round:
+                self._observe()
+            loss = 0.0 if self._loss is None else self._loss()
+            grad = flat_grad(self._parameters, self._steps[number])
+            if self._theta is None:
+                self._theta, self._losses, self._grad = flat(self._parameters), loss, grad
+            else:
+                assert self._grad is not None
+                self._losses, self._grad = self._losses + loss, self._grad + grad
+            self._in_round.add(number)
+            if len(self._in_round) == len(self._steps) == 1:
+                self._observe()  # a loss that is not finite stops the loop before its step
+
+        return hook
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if len(self._in_round) == len(self._steps):
+            self._observe()
+
+    def _observe(self) -> None:
+        if self._theta is None:
+            return
+        point = self._theta, self._losses, self._grad
+        self._theta = self._grad = None
+        self._in_round.clear()
+        self._path.observe(*point)
+
+
+def watched(
+    optimizer: Optimizer | Iterable[Optimizer],
+    parameters: nn.Module | Iterable[Tensor],
+    theta0: Tensor,
+) -> tuple[list[Optimizer], list[Tensor]]:
+    """Return the optimizers, and the tensors that make up `theta0`, float32 [P].
+
+    ValueError: the tensors are no such vector, or no optimizer steps any of them.
+    """
+    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+    tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
+    for index, tensor in enumerate(tensors):
+        if tensor.dtype != theta0.dtype or tensor.device != theta0.device:
+            raise ValueError(
+                f"parameters[{index}]: must be {theta0.dtype} on {theta0.device} as theta0 is, "
+                f"got {tensor.dtype} on {tensor.device}"
+            )
+    if (size := sum(tensor.numel() for tensor in tensors)) != theta0.numel():
+        raise ValueError(
+            f"parameters: have {size} elements, and theta0 has {theta0.numel()}; give those whose "
+            "concatenation theta0 is, in its order"
+        )
+    for index, each in enumerate(optimizers):
+        if not any(_stepped_by(each, tensors)):
+            raise ValueError(
+                f"optimizer {index}: steps none of parameters; make it of these very tensors"
+            )
+    if not optimizers:
+        raise ValueError("optimizer: must be at least one")
+    return optimizers, tensors
+
+
+@torch.no_grad()
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """Return a copy of the tensors as one vector [P]."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+@torch.no_grad()
+def flat_grad(tensors: Sequence[Tensor], counts: Sequence[bool]) -> Tensor:
+    """Return the gradients of those that count as one vector [P]; zero where there is none."""
+    return torch.cat(
+        [
+            (tensor.grad if counted and tensor.grad is not None else torch.zeros_like(tensor))
+            .to_dense()
+            .reshape(-1)
+            for tensor, counted in zip(tensors, counts, strict=True)
+        ]
+    )
+
+
+def _stepped_by(optimizer: Optimizer, tensors: Sequence[Tensor]) -> list[bool]:
+    stepped = {id(each) for group in optimizer.param_groups for each in group["params"]}
+    return [id(tensor) in stepped for tensor in tensors]

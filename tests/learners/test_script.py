@@ -1,0 +1,245 @@
+"""A script's own loop as a task: watched, counted, and refused in one line that names it."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
+from leap_rl.core.errors import RunFailedError
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
+from leap_rl.learners.task import Progress, TaskSpec
+from leap_rl.meta import Leap, NoMethod, NonFiniteError
+from leap_rl.meta.gradient_path import Point
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.config import TaskConfig
+from tests.commands import LOCALLY, Refused
+from tests.end_to_end.whole_runs import initializations, stopped_after
+from tests.learners import loops
+
+GAME = "CartPole-v1"
+BUDGET = 160
+
+
+def make(name: str = "learn", *, games: tuple[str, ...] = (GAME,), **agent: Any) -> Learner:
+    task = TaskConfig(
+        kind="gymnasium",
+        games=list(games),
+        mix_games=len(games) > 1,
+        agent_steps=BUDGET,
+        num_envs=4,
+        unroll_length=5,
+    )
+    given = {"encoder": f"{loops.MODULE}:odd", **agent}
+    return make_learner(task=task, agent=AgentConfig(algorithm=f"{loops.MODULE}:{name}", **given))
+
+
+def learned(learner: Learner, *, seed: int = 5, game: str = GAME) -> tuple[Any, list[Any], Any]:
+    """Learn a task; return it, its points, and what each call did."""
+    task = learner(TaskSpec(game=game, seed=seed))
+    points: list[Point] = []
+    progress: list[Progress] = []
+    task.start(learner.random_initialization(1))
+    try:
+        while not task.done:
+            progress.append(task.advance(points.append))
+    finally:
+        task.close()
+    return task, points, progress
+
+
+def test_each_update_is_seen_at_its_place_in_the_vector() -> None:
+    learner = make()
+    task, points, progress = learned(learner)
+    layout = learner.shared_layout()
+    assert layout.size > sum(part.numel() for part in task._encoder.parameters())
+    assert torch.equal(points[0].theta, learner.random_initialization(1))
+    assert [part.updates for part in progress] == list(range(1, BUDGET // 16 + 1))
+    assert len(points) == len(loops.SEEN) == len(progress)
+    for point, (theta, grad, loss) in zip(points, loops.SEEN, strict=True):
+        for vector, expected in ((point.theta, theta), (point.grad, grad)):
+            named = layout.named(vector).values()
+            assert torch.equal(torch.cat([part.reshape(-1) for part in named]), expected)
+        assert float(point.loss) == loss
+    assert [part.losses["total"] for part in progress] == [loss for *_, loss in loops.SEEN]
+    end = task.end_point(with_grad=False)
+    assert not torch.equal(end.theta, points[-1].theta)
+    assert float(end.loss) == loops.SEEN[-1][-1]
+    views = layout.named(end.theta)
+    saved = task.named_parameters()
+    assert torch.equal(saved["0.first.weight"], views["first.weight"])  # of what it returned
+    assert saved["1.weight"].shape == (2, 3)
+
+
+def test_between_two_calls_it_stands_still() -> None:
+    learner = make()
+    task = learner(TaskSpec(game=GAME, seed=5))
+    task.start(learner.random_initialization(1))
+    for number in (1, 2, 3):
+        task.advance(lambda point: None)
+        assert len(loops.SEEN) in (number, number + 1)  # it may have come to the next step's hook
+        threads = [one for one in threading.enumerate() if one.name == "script"]
+        assert len(threads) == 1
+    task.close()
+    assert not any(one.name == "script" for one in threading.enumerate())
+    assert len(loops.SEEN) == 4  # it left where it was
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_task_is_a_function_of_its_seed(mode: str, seeded: bool) -> None:
+    learner = make(options={"mode": mode, "seeded": seeded})
+    ends = []
+    for seed in (5, 5, 6):
+        torch.rand(3)  # moves the global stream
+        task, points, progress = learned(learner, seed=seed)
+        path = Leap(metric="optimizer", task_unit=True).start(points[0].theta)
+        for point in points:
+            path.visit(point)
+        path.end(task.end_point(with_grad=False))
+        ends.append((path.gradient(), progress))
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert ends[0][1] == ends[1][1]
+    assert not torch.equal(ends[0][0], ends[2][0])
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+def test_episodes_are_those_that_it_told_and_rewards_those_that_it_got(mode: str) -> None:
+    _, _, progress = learned(make(options={"mode": mode}))
+    episodes = [episode for part in progress for episode in part.episodes]
+    assert len(episodes) > 3
+    assert all(e.episode_return == e.length for e in episodes)  # as in this game
+    assert all(a.agent_steps <= b.agent_steps for a, b in pairwise(episodes))
+    total = sum(part.rewards or 0 for part in progress)
+    assert sum(e.episode_return for e in episodes) <= total <= BUDGET
+    assert (total == BUDGET) == (mode == "SAME_STEP")  # in the other, some calls are no steps
+    assert progress[-1].agent_steps == BUDGET
+
+
+def test_several_optimizers_make_one_point_a_round() -> None:
+    task, points, progress = learned(make("learn_by_two"))
+    assert len(points) == len(progress) == BUDGET
+    assert all(not torch.equal(a.theta, b.theta) for a, b in pairwise(points))
+    assert task.end_point(with_grad=False).theta.isfinite().all()
+
+
+def test_mixed_games_are_dealt_over_its_environments() -> None:
+    games = (GAME, "leap_rl/CartPole-v1@length=1.0")
+    learner = make(games=games)
+    task: Any = learner(TaskSpec(game="mixed", seed=5))
+    task.start(learner.random_initialization(1))
+    task.advance(lambda point: None)
+    assert [env._envs._parts[0].game for env in task._envs] == [0, 1]
+    task.close()
+
+
+def test_an_encoder_of_ours_says_how_many_features_it_has_too() -> None:
+    task, *_ = learned(make(encoder="mlp"))
+    assert task.named_parameters()["1.weight"].shape == (2, 64)
+
+
+WRONG = {
+    "overruns": "takes more agent steps than its budget, 160",
+    "underruns": "ends after 80 of 160 agent steps",
+    "returns_a_number": "returns float; must return None, or a torch.nn.Module",
+    "raises": r"raises ZeroDivisionError: of its own \(loops.py, line \d+\)$",
+    "exits": "raises SystemExit: 3",
+    "watches_nothing": "no step of the encoder's optimizer was seen",
+    "watches_another": "report.watch: optimizer 0: steps none of parameters",
+    "watches_twice": "calls report.watch twice",
+    "draws_again": "changes the encoder before the first step",
+    "counts_frames": r"report\(40, 1, 10\): 10 of 160 agent steps are played by then",
+    "goes_back": r"report\(5, 1, 5\): the call before was at agent step 10",
+    "tells_nan": r"report\(10, nan, 5\): must be",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_learning_is_one_line_that_names_it(name: str) -> None:
+    with pytest.raises(
+        RunFailedError, match=f"^agent.algorithm = {loops.MODULE}:{name}: {WRONG[name]}"
+    ):
+        learned(make(name))
+    assert not any(one.name == "script" for one in threading.enumerate())
+
+
+def test_what_is_not_finite_names_it() -> None:
+    learner = make("diverges")
+    theta0 = learner.random_initialization(1)
+    task = learner(TaskSpec(game=GAME, seed=5))
+    task.start(theta0)
+    path = NoMethod().start(theta0)
+    with pytest.raises(NonFiniteError, match=f"^{loops.MODULE}:diverges: loss .*nan"):
+        task.advance(path.visit)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("too_few", {}, r"is called with make_env, .*report, .*too many positional"),
+        ("learn", {"rate": 1}, r".*agent.options = \{'rate': 1\} by name: .*'rate'"),
+    ],
+)
+def test_a_function_that_cannot_be_called_so_is_refused(
+    name: str, options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=f"{loops.MODULE}:{name}: {complaint}"):
+        make(name, options=options).resolved_agent()
+
+
+ARGV = ["train", "--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', *LOCALLY]
+ARGV += ["--task.agent_steps", str(BUDGET), "--task.num_envs", "4", "--task.unroll_length", "5"]
+ARGV += ["--meta.meta_steps", "2", "--meta.batch_size", "2"]
+
+
+def script(name: str) -> list[str]:
+    return ["--agent.algorithm", f"{loops.MODULE}:{name}", "--trust_imports"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--meta.method", "fomaml"], "meta.method = fomaml: agent.algorithm = module:function"),
+        (["--meta.loss_difference", "same_batch"], "meta.loss_difference = same_batch: agent."),
+        (["--meta.method", "pretraining", "--meta.batch_size", "1"], "cannot be carried over"),
+        (["--meta.method", "maml"], "meta.method = maml: differentiates"),
+        (["--agent.lr", "0.1"], "agent.lr = 0.1: has no effect with agent.algorithm = module:"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(words: list[str], complaint: str, refused: Refused) -> None:
+    assert complaint in refused(*ARGV, *script("learn"), *words)
+
+
+def test_importing_it_must_be_trusted(refused: Refused) -> None:
+    said = refused(*ARGV, *script("learn")[:-1])
+    assert "agent.algorithm: names the module tests.learners.loops" in said
+
+
+@pytest.mark.parametrize("name", ["raises", "diverges"])
+def test_a_run_says_in_one_line_what_went_wrong(
+    name: str, tmp_path: Path, refused: Refused
+) -> None:
+    words = [*ARGV, *script(name), "--run_dir", tmp_path / "run"]
+    assert f"{loops.MODULE}:{name}: " in refused(*words, status=EXIT_FAILED)
+
+
+@pytest.mark.parametrize("method", ["leap", "reptile"])
+def test_a_stopped_run_learns_its_task_again_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    argv = [*ARGV, *script("learn"), "--meta.method", method]
+    argv += ["--runtime.stream_every_s", "0.001", "--runtime.snapshot_every_s", "0.001"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert main([*argv, "--run_dir", str(whole)]) == 0
+    with stopped_after(1):
+        assert main([*argv, "--run_dir", str(stopped)]) == EXIT_INTERRUPTED
+    assert not list(stopped.glob("slots/*/*.snapshot"))
+    assert main(["resume", str(stopped), "--trust_imports"]) == 0
+    assert initializations(stopped) == initializations(whole)
+    assert len(set(initializations(whole))) == 3
+    assert RunFolder(whole).read_config()["agent"]["algorithm"] == f"{loops.MODULE}:learn"
