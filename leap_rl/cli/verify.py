@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from leap_rl.cli import EXIT_FAILED, command_parser
+from leap_rl.core.regular_file import read_regular
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import LoadedRun, read_run
 from leap_rl.runs.invocation import Invocation
@@ -19,7 +20,6 @@ from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.jsonl import read_rows
 
 States: TypeAlias = dict[int, dict[str, Any]]

@@ -21,7 +21,7 @@ import jsonargparse
 import yaml
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.urls import refuse_passwords
+from leap_rl.core.urls import check_addresses
 
 jsonargparse.set_parsing_settings(
     docstring_parse_attribute_docstrings=True,
@@ -211,7 +211,7 @@ def parse(
             options = parser.instantiate(given)
         named = [field.name for field in fields(config)]  # type: ignore[arg-type]
         made: Any = config(**{name: options[name] for name in named if name in options})
-        refuse_passwords(flatten(asdict(made)))
+        check_addresses(flatten(asdict(made)))
         if not trusts_imports:
             refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from leap_rl.core.parsing import flatten, spelled
+from leap_rl.core.regular_file import read_regular
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
@@ -28,7 +29,6 @@ from leap_rl.runs.display import next_step, program, quoted, shown
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}

@@ -32,10 +32,10 @@ from typing import Any
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import LARGEST, read_regular
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum, decode_state, encode_state
 from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
-from leap_rl.storage.safe_open import read_regular
 
 LATEST = "latest"
 BEST = "best"
@@ -248,7 +248,7 @@ class RunFolder(LockedFolder):
         return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
 
 
-def _read(path: Path, largest: int = -1) -> bytes:
+def _read(path: Path, largest: int = LARGEST) -> bytes:
     try:
         return read_regular(path, largest)
     except OSError as error:
