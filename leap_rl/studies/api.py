@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import refuse_imports
+from leap_rl.core.regular_file import read_given
 from leap_rl.evaluation.estimates import ESTIMATES
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
@@ -85,7 +86,7 @@ class Study:
 
     def _document(self) -> dict[str, Any]:
         try:
-            document: dict[str, Any] = json.loads(self._folder.estimates.read_bytes())
+            document: dict[str, Any] = json.loads(read_given(self._folder.estimates))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{self._folder.estimates}: cannot be read ({error}); carry the study out again"

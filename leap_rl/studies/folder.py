@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import read_given
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
 from leap_rl.storage.durable_files import make_folder, write_atomically
@@ -70,7 +71,7 @@ class StudyFolder:
         if not self.file.exists():
             return None
         try:
-            return StudyConfig.from_mapping(plain_yaml.load(self.file.read_text()))
+            return StudyConfig.from_mapping(plain_yaml.load(read_given(self.file).decode()))
         except (OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(

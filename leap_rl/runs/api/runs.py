@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from leap_rl.core.parsing import typed_options
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
@@ -314,5 +315,5 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
     spec, observation_shape = shared
     check_trust(spec, given, trusts_imports=trust_imports)
     encoder = make_encoder(spec, observation_shape)
-    load_parameters(encoder, encoder_part(load_tensors(one.file.read_bytes())))
+    load_parameters(encoder, encoder_part(load_tensors(read_given(one.file, LARGEST))))
     return encoder
