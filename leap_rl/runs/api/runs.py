@@ -23,7 +23,6 @@ from leap_rl.sharing import pretrained
 from leap_rl.sharing.initialization import encoder_part, load_tensors
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.tracking.jsonl import read_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,7 +94,7 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics that are logged, a row each meta-step; docs/metrics.md names them."""
-        return read_rows(self.path / "metrics.jsonl")
+        return self._folder.rows()
 
     def metrics(self) -> DataFrame:
         """Return the metrics as a table, a row each meta-step and a column each metric."""
