@@ -132,7 +132,7 @@ def test_agents_that_a_dead_server_wrote_are_sealed(
     assert main(["resume", str(run)]) == 0
     sealed = RunFolder(run).read_state(1)[SEALED]
     names = {path.relative_to(run).as_posix() for path in (run / "agents").iterdir()}
-    assert len(names) == 2
+    assert len(names) == 4
     assert sealed.keys() == names | {"curves/000000.parquet"}
 
 
