@@ -11,6 +11,7 @@ from typing import Any
 from leap_rl.cli import command_parser
 from leap_rl.core import plain_yaml
 from leap_rl.core.lines import say
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
@@ -127,7 +128,7 @@ def export(
     if not one.file.parent.name.isdecimal():
         raise ValueError(f"{one.given}: is no checkpoint of its run; name the run, or RUN@12")
     number = int(one.file.parent.name)
-    data = one.file.read_bytes()
+    data = read_given(one.file, LARGEST)
     sha256 = hashlib.sha256(data).hexdigest()
     verdicts = [verdict for path in evaluations for verdict in _verdicts(path, one.given, sha256)]
     encoder, observation_shape = shared

@@ -129,6 +129,8 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
         return {}, None
     config = read_run(folder).config
     check_recordable(config.task, config.agent, str(path))
+    if folder.latest():
+        folder.read_result(path.absolute(), folder.read_state(1))
     agent = {one.name: getattr(config.agent, one.name) for one in fields(PlayedAgent)}
     named = re.fullmatch(r"\d{3,}_(.+)", path.stem) if not config.task.mix_games else None
     defaults = {"task": {"atari": config.task.atari.resolved()}, "agent": agent}

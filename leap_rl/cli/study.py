@@ -125,4 +125,5 @@ def _file(word: str) -> Path:
         return Path(word)
     if not (Path(word) / STUDY).exists():
         raise ValueError(f"{word}: is a folder without a study; name a study file")
+    StudyFolder.at(word).read()  # which checks its sum
     return Path(word) / STUDY

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from safetensors.numpy import load
 
 from leap_rl.cli import EXIT_FAILED, command_parser
 from leap_rl.core.lines import say
+from leap_rl.core.regular_file import read_regular
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import LoadedRun, read_run
 from leap_rl.runs.invocation import Invocation
@@ -19,9 +21,10 @@ from leap_rl.runs.kinds import kind_of
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.open_run import open_run
-from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.safe_open import read_regular
+from leap_rl.storage.run_folder import SEALED, RunFolder
+from leap_rl.studies.folder import StudyFolder
 from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.rounds.rows import read_episodes
 
 States: TypeAlias = dict[int, dict[str, Any]]
 """Of the whole checkpoints, by number."""
@@ -31,7 +34,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status: 0 where all is well, 1 where something is wrong."""
     parser = command_parser(
         "verify",
-        "Read every file of the run in the folder RUN: sums, fingerprints, the chain "
+        "Read every file of the run or the study in the folder RUN: sums, fingerprints, the chain "
         "of checkpoints, rows, curves, agents. Print a line for each error, and change nothing.",
     )
     parser.add_argument(
@@ -51,7 +54,11 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 
 def problems(folder: RunFolder) -> Iterator[str]:
-    """Yield what is wrong with a run, a line each, with the file's name."""
+    """Yield what is wrong with a run or a study, a line each, with the file's name."""
+    study = StudyFolder(folder.path)
+    if folder.url is None and study.file.exists() and not folder.exists():
+        yield from _study(study)
+        return
     try:
         run = read_run(folder)
     except ValueError as error:
@@ -64,6 +71,17 @@ def problems(folder: RunFolder) -> Iterator[str]:
     yield from _results(folder, states)
     for path in sorted(folder.path.rglob("*.damaged")):
         yield f"{path}: was set aside as damaged; what it held was computed again"
+
+
+def _study(study: StudyFolder) -> Iterator[str]:
+    """Check a study's own files and its cells; its page and tables are made from them."""
+    for read in (study.read, *([study.read_estimates] if study.estimates.exists() else [])):
+        try:
+            read()
+        except ValueError as error:
+            yield str(error)
+    for cell in sorted((study.path / "runs").iterdir() if (study.path / "runs").exists() else ()):
+        yield from problems(RunFolder(cell))
 
 
 def _checkpoints(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:
@@ -145,31 +163,32 @@ def _sealed_files(folder: RunFolder, run: LoadedRun, states: States) -> Iterator
 
 
 def _results(folder: RunFolder, states: States) -> Iterator[str]:
-    """Check the results that no run reads again: curves, agents, event files."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    def read_curves(data: bytes) -> None:
-        pq.read_table(pa.BufferReader(data))
-
+    """Check curves and agents, by the sums that the checkpoints have of them, and event files."""
+    sums = {
+        folder.path / name: digest
+        for state in states.values()
+        for name, digest in state.get(SEALED, {}).items()
+    }
     expected = {folder.curves(n - 1) for n, state in states.items() if state.get("slots")}
+    agents = set((folder.path / "agents").glob("*.safetensors")) | (sums.keys() - expected)
     curves = expected | set((folder.path / "curves").glob("*.parquet"))
-    yield from _unreadable(curves, read_curves, pa.ArrowException)
-    agents = (folder.path / "agents").glob("*.safetensors")
-    yield from _unreadable(agents, load, SafetensorError, KeyError)
+    yield from _unreadable(curves, read_episodes, sums)
+    yield from _unreadable(agents - curves, load, sums)
     if events := list((folder.path / "tensorboard").glob("events.out.tfevents.*")):
         from leap_rl.tracking.tensorboard import check_events
 
-        yield from _unreadable(events, check_events)
+        yield from _unreadable(events, check_events, {})
 
 
 def _unreadable(
-    paths: Iterable[Path], read: Callable[[bytes], object], *errors: type[Exception]
+    paths: Iterable[Path], read: Callable[[bytes], object], sums: Mapping[Path, str]
 ) -> Iterator[str]:
-    refused: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
     for path in sorted(paths):
         try:
-            read(read_regular(path))
-        except refused as error:
+            data = read_regular(path)
+            if path in sums and hashlib.sha256(data).hexdigest() != sums[path]:
+                raise ValueError("is damaged (its SHA-256 is not the one recorded)")
+            read(data)
+        except (OSError, ValueError, SafetensorError, KeyError) as error:
             reason = str(getattr(error, "strerror", None) or error)
             yield f"{path}: {' '.join(reason.split())[:200]}"

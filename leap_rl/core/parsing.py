@@ -21,7 +21,8 @@ import jsonargparse
 import yaml
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.urls import refuse_passwords
+from leap_rl.core.regular_file import read_given
+from leap_rl.core.urls import check_addresses
 
 jsonargparse.set_parsing_settings(
     docstring_parse_attribute_docstrings=True,
@@ -225,7 +226,7 @@ def parse(
             options = parser.instantiate(given)
         named = [field.name for field in fields(config)]  # type: ignore[arg-type]
         made: Any = config(**{name: options[name] for name in named if name in options})
-        refuse_passwords(flatten(asdict(made)))
+        check_addresses(flatten(asdict(made)))
         if not trusts_imports:
             refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
@@ -289,7 +290,7 @@ def _sources(option: str, argv: Sequence[str]) -> Iterator[tuple[str, str | None
             yield value, None
         elif name == "config":
             path = find(value)
-            text = path.read_text()
+            text = _text_of(path)
             line = plain_yaml.lines(text).get(option)
             if line is not None:
                 set_to = flatten(plain_yaml.load(text)).get(option)
@@ -337,17 +338,43 @@ def _with_files(argv: Sequence[str], config: type[Any]) -> list[str]:
     `leap-rl train` serves `leap-rl learn` too.
     """
     words = list(argv)
+    _refuse_files(words, config)
     for index, word in enumerate(words):
         if index and words[index - 1] == "--config":
-            words[index] = _file_of(find(word), getattr(config, "leaves_out", ()))
+            words[index] = _file_of(find(word), config)
         elif word.startswith("--config="):
-            path = find(word.removeprefix("--config="))
-            words[index] = f"--config={_file_of(path, getattr(config, 'leaves_out', ()))}"
+            words[index] = f"--config={_file_of(find(word.removeprefix('--config=')), config)}"
     return words
 
 
-def _file_of(path: Path, leaves_out: Collection[str]) -> str:
-    options = _checked(path)
+def _refuse_files(argv: Sequence[str], config: type[Any]) -> None:
+    """Raise ValueError for groups that are no mapping, which jsonargparse takes for files' names.
+
+    It would open whatever has that name.
+    """
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
+        name, equals, value = word.removeprefix("--").partition("=")
+        value = value if equals else following
+        if word.startswith("--") and name in _groups(config) and not value.strip().startswith("{"):
+            raise ValueError(f"{name} = {value}: must be a mapping of options")
+
+
+@cache
+def _groups(config: type[Any]) -> Collection[str]:
+    """Return the names of the groups of options, dotted."""
+    actions = _parser_of(cast(Any, config))._actions
+    return {action.dest.rpartition(".")[0] for action in actions} - {""}
+
+
+def _file_of(path: Path, config: type[Any]) -> str:
+    """Return the path of a config's file, or its options without those that are left out."""
+    options, leaves_out = _checked(path), getattr(config, "leaves_out", ())
+    for group in sorted(_groups(config)):
+        value: Any = options
+        for name in group.split("."):
+            value = value.get(name, {}) if isinstance(value, Mapping) else {}
+        if isinstance(value, str):
+            raise ValueError(f"{group} = {value}: must be a mapping of options")
     kept = {name: value for name, value in options.items() if name not in leaves_out}
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
 
@@ -356,7 +383,7 @@ def _checked(path: Path) -> Mapping[str, Any]:
     """Return the options in a config's file; ValueError names the file and the line."""
     options: Any = None
     try:
-        options = plain_yaml.load(path.read_text())
+        options = plain_yaml.load(_text_of(path))
         problem = None if isinstance(options, Mapping) else "must hold a mapping of options"
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
@@ -371,6 +398,10 @@ def _checked(path: Path) -> Mapping[str, Any]:
         raise ValueError(f"config = {path}: {problem}")
     loaded: Mapping[str, Any] = options
     return loaded
+
+
+def _text_of(path: Path) -> str:
+    return read_given(path, 4 * plain_yaml.LARGEST).decode()
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

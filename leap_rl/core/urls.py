@@ -1,4 +1,4 @@
-"""URLs of files and folders: refuses passwords, and redacts secrets in messages and configs.
+"""Addresses of files and folders: which may be opened, and what of them may be shown.
 
 A query is as secret as a password, since a presigned URL gives access to the file. Only an object
 store's settings (`?region=eu-west-1`) are shown.
@@ -9,11 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SCHEMES: Final = ("file", "http", "https", "s3", "gs", "hf")
+"""Of the addresses that leap_rl opens; `memory` is for tests. fsspec would take more, and there are
+programs among them: reference:// fills in templates, and asks the addresses that they make."""
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>[^\s'\"`<>]*)")
 _USER = re.compile(r"^(?:[^/?#@:]*:(?!:|\d*(?:[/?#]|$))[^@]*|[^/?#@]*)@")
 """User and password before the host, even if the password has a slash, which URLs forbid."""
+
+_ADDRESSES: Final = frozenset({"run_dir", "meta.init", "task.data"})
+"""Options that are one address; in others a URL may be a part, as in a group of initializations."""
 
 _PLAIN_SETTINGS: Final = frozenset(
     {
@@ -28,6 +35,50 @@ _PLAIN_SETTINGS: Final = frozenset(
 def is_url(given: str) -> bool:
     """Whether a place is a URL, not a path."""
     return "://" in given
+
+
+def check_address(given: str) -> str:
+    """Return an address's scheme; `file` for a path.
+
+    Everything that is opened because a config, a command line, a run's folder or a card names it
+    is checked by this first.
+
+    Raises:
+        ValueError: Another scheme than `SCHEMES`, addresses within one another
+            (`zip://a::https://b`), a NUL, a password, or a setting that sends a token elsewhere.
+    """
+    if "\0" in given:
+        raise ValueError(f"{redacted(given)!r}: must hold no NUL")
+    plain = re.sub(r"\[[0-9A-Fa-f:.]+\]", "", given)  # an IPv6 host
+    scheme, mark, rest = plain.partition("://")
+    if "::" in plain or (mark and scheme not in (*SCHEMES, "memory")):
+        known = ", ".join(f"{one}://" for one in SCHEMES)
+        raise ValueError(
+            f"{redacted(given)}: must be a path or one address that begins with {known}; leap_rl "
+            "opens no others, and none within another (::)"
+        )
+    if not mark:
+        return "file"
+    refuse_password(given)
+    settings = dict(parse_qsl(rest.partition("?")[2], keep_blank_values=True))
+    if scheme == "gs" and (named := sorted({"endpoint_override", "scheme"} & settings.keys())):
+        raise ValueError(
+            f"{redacted(given)}: {named[0]} would send your token of Google to another server; set "
+            "CLOUD_STORAGE_EMULATOR_ENDPOINT in the environment for one of yours"
+        )
+    return scheme
+
+
+def local_path(given: str) -> str:
+    """Return the path in an address whose scheme is `file`; ValueError for another machine's."""
+    if not is_url(given):
+        return given
+    where = urlsplit(given)
+    if where.netloc not in ("", "localhost") or not where.path:
+        raise ValueError(
+            f"{redacted(given)}: must name something on this machine, as file:///srv/runs/mine"
+        )
+    return where.path
 
 
 def file_in(url: str, name: str) -> str:
@@ -47,13 +98,13 @@ def refuse_password(given: str) -> None:
                 )
 
 
-def refuse_passwords(options: Mapping[str, object]) -> None:
-    """Raise a ValueError for an option, by dotted name, that is or lists a URL with a password."""
+def check_addresses(options: Mapping[str, object]) -> None:
+    """Raise a ValueError for an option, by dotted name, that is or lists an address not to open."""
     for name, value in options.items():
         for one in value if isinstance(value, Iterable) and not isinstance(value, str) else [value]:
-            if isinstance(one, str) and is_url(one):
+            if isinstance(one, str) and (is_url(one) or name in _ADDRESSES):
                 try:
-                    refuse_password(one)
+                    (check_address if name in _ADDRESSES else refuse_password)(one)
                 except ValueError as error:
                     raise ValueError(f"{name} = {error}") from None
 

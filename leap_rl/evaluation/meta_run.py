@@ -12,7 +12,6 @@ from scipy.spatial.distance import squareform
 
 from leap_rl.evaluation.plots import HeatMap, Line, Panel, title_of
 from leap_rl.evaluation.statistics import FloatArray
-from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.metrics import by_game
 
@@ -121,15 +120,12 @@ _COLUMNS = {
 
 
 def closed_slots(folder: RunFolder) -> list[dict[str, Any]]:
-    """Read the slots of closed rounds, each with its `round`; skip damaged checkpoints."""
-    slots = []
-    for number in folder.checkpoints():
-        try:
-            of_round = folder.read_state(number).get("slots", [])
-        except RunFolderError:
-            continue
-        slots += [{**slot, "round": number - 1} for slot in of_round]
-    return slots
+    """Read the slots of closed rounds, each with its `round`; RunFolderError if one is damaged."""
+    return [
+        {**slot, "round": number - 1}
+        for number in folder.checkpoints()
+        for slot in folder.read_state(number).get("slots", [])
+    ]
 
 
 def history_sentence(slots: Sequence[Mapping[str, Any]]) -> str:

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, agents_of, reward_intervals
+from leap_rl.training.rounds.rows import read_episodes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -131,17 +133,18 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
 
 def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
     """Return the arrays of each slot of a closed round that was not dropped."""
-    import pyarrow.parquet as pq
-
+    files, state = folder.read_checkpoint(1)
     path = folder.curves(0)
     try:
-        table = pq.read_table(path, columns=["slot", "agent_steps", "episode_return"])
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise RunFolderError(f"{path}: cannot be read: {reason}") from None
-    files, state = folder.read_checkpoint(1)
+        episodes = read_episodes(folder.read_result(path, state))
+    except RunFolderError:
+        raise
+    except ValueError as error:
+        raise RunFolderError(f"{path}: {error}") from None
     earned = load(files[REWARDS])
-    slots, agent_steps, returns = (column.to_numpy() for column in table.columns)
+    slots, agent_steps, returns = (
+        episodes[name] for name in ("slot", "agent_steps", "episode_return")
+    )
     return {
         int(slot): {
             "restarted": state["slots"][slot]["restarts"] > 0,
@@ -158,7 +161,7 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
     found = {}
     for slot in range(slots):
         try:
-            arrays, header = decode_arrays(folder.slot(0, slot).read_bytes())
+            arrays, header = decode_arrays(read_regular(folder.slot(0, slot)))
         except (OSError, ChecksumError):
             continue  # not complete yet; or damaged, which a resume reports
         content = header.get("content", {})

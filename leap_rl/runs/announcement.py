@@ -12,7 +12,6 @@ from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import next_step, program, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.console import counted
-from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     say(f"  run folder      {shown(folder)}")
     say(f"  initialization  {initialization}")
     say(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
-    busy = busy_share(read_rows(folder.path / "metrics.jsonl"))
+    busy = busy_share(folder.rows())
     if busy is not None:
         say(f"  trainers busy   {busy:.0%} of their time")
     advice = next_step(config.task, config.agent, shown(folder))
@@ -50,7 +49,7 @@ def busy_share(rows: Sequence[Row]) -> float | None:
 
 def announce_agents(folder: RunFolder) -> None:
     """Print how well the agents of a learning run do."""
-    rows = read_rows(folder.path / "metrics.jsonl")
+    rows = folder.rows()
     slots = folder.read_state(1)["slots"]
     learned = {slot: one["game"] for slot, one in enumerate(slots) if "dropped" not in one}
     if rows and "examples" in rows[0]:

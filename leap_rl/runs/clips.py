@@ -41,6 +41,7 @@ def record_clips(
             continue
         clip = clip_path(folder, name, game)
         if not clip.exists():
+            folder.read_result(file, folder.read_state(1))  # which checks it
             console.message(f"recording {game} from {name}: {shown(clip)}")
             record_video(
                 file,

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
+from leap_rl.core.urls import check_address, file_in, is_url, redacted
 from leap_rl.evaluation.results import Training
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
@@ -185,6 +185,7 @@ def find_initialization(given: str) -> FoundInitialization:
         RunFolderError: The run's folder is damaged.
     """
     try:
+        check_address(given)
         if (exported := pretrained.find(given)) is not None:
             return _of_export(given, exported)
     except ValueError as error:
@@ -192,7 +193,6 @@ def find_initialization(given: str) -> FoundInitialization:
     before, at, version = given.rpartition("@")
     where, version = (before, version) if at and "/" not in version else (given, "")
     if is_url(given):
-        refuse_password(given)
         plain = given.split("?")[0]  # a presigned URL has a query
         if not plain.endswith(".safetensors"):
             return _of_run(given, open_run(where), version)

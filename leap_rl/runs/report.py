@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from leap_rl.core.lines import say
 from leap_rl.core.parsing import flatten, spelled
+from leap_rl.core.regular_file import read_regular
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
@@ -29,8 +30,6 @@ from leap_rl.runs.display import next_step, program, quoted, shown
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.safe_open import read_regular
-from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
 """Required arguments per command."""
@@ -111,7 +110,7 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
 def meta_run_part(run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
     """Return the report's part on a meta-training run; write its plots to ``figures``."""
     folder = run.folder
-    rows = read_rows(folder.path / "metrics.jsonl")
+    rows = folder.rows()
     slots = closed_slots(folder)
     games = game_rows(rows)
     latest, where = folder.latest() or 0, quoted(folder)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import read_given
 from leap_rl.networks.custom import EncoderSpec
 from leap_rl.storage.run_folder import INITIALIZATION
 
@@ -120,7 +121,7 @@ def read_card(folder: Path) -> Card:
     """Return the card in a folder; ValueError if there is none as `write_card` writes it."""
     path = folder / CARD
     try:
-        _, front, _ = path.read_text().split(_FENCE, 2)
+        _, front, _ = read_given(path).decode().split(_FENCE, 2)
         known: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in plain_yaml.load(front)["leap_rl"].items()

@@ -9,6 +9,7 @@ from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.urls import is_url
 from leap_rl.networks.custom import check_trust
 from leap_rl.sharing import hub
@@ -47,7 +48,7 @@ class Exported:
     def read(self) -> bytes:
         """Return the file's bytes; raise ValueError unless they are those of its card."""
         try:
-            data = self.file.read_bytes()
+            data = read_given(self.file, LARGEST)
         except OSError as error:
             raise ValueError(f"{self.file}: cannot be read: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != self.card.sha256:

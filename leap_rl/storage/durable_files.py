@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from leap_rl.storage.safe_open import enter_folder, naming, opened_folder
+from leap_rl.core.regular_file import naming
+from leap_rl.storage.safe_open import enter_folder, opened_folder
 
 LEFT_S: Final = 600.0
 """Temporary files older than this were left by a process that died."""

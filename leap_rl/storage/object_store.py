@@ -15,7 +15,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from leap_rl.core.urls import is_url, redacted, refuse_password
+from leap_rl.core.regular_file import LARGEST, read_given
+from leap_rl.core.urls import check_address, local_path, redacted
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
@@ -28,6 +29,9 @@ ATTEMPT_S: Final = 5.0
 
 RETRY_S: Final = 10.0
 """How long Google's client retries a failed request; S3's takes some six seconds."""
+
+PART: Final = 2**22
+"""Bytes of a download that are asked for at once."""
 
 
 class StoreError(OSError):
@@ -194,24 +198,36 @@ class _ConditionalS3:
 
 
 def read_file(given: str) -> bytes:
-    """Return the content of a file at a path, in an object store, or at any URL that fsspec opens.
+    """Return the content of a file of parameters, at a path, in an object store, or on the web.
 
-    OSError, ValueError, ImportError: it cannot be read, or is a URL with a password.
+    OSError, ValueError, ImportError: it cannot be read, is too large, or no address to open.
     """
-    if is_url(given):
-        refuse_password(given)
-    if given.partition("://")[0] in SCHEMES:
-        path, mark, settings = given.partition("?")
-        folder, _, name = path.rpartition("/")
-        content = ObjectStore(f"{folder}{mark}{settings}").read(name)
-        if content is None:
-            raise FileNotFoundError(f"{redacted(given)}: is not there")
-        return content
+    scheme = check_address(given)
+    if scheme == "file":
+        return read_given(local_path(given), LARGEST)
+    if scheme in ("http", "https"):
+        return _downloaded(given, scheme)
+    if scheme not in SCHEMES:
+        raise ValueError(f"{redacted(given)}: must name a file")
+    path, mark, settings = given.partition("?")
+    folder, _, name = path.rpartition("/")
+    content = ObjectStore(f"{folder}{mark}{settings}").read(name)
+    if content is None:
+        raise FileNotFoundError(f"{redacted(given)}: is not there")
+    return content
+
+
+def _downloaded(url: str, scheme: str) -> bytes:
     import fsspec
 
-    with fsspec.open(given, "rb") as file:
-        data: bytes = file.read()
-        return data
+    # Not fsspec.open, which reads more into an address than where it leads.
+    content = bytearray()
+    with fsspec.filesystem(scheme).open(url, "rb") as file:
+        while part := file.read(PART):
+            content += part
+            if len(content) > LARGEST:
+                raise OSError(f"{redacted(url)}: is larger than {LARGEST:,} bytes")
+    return bytes(content)
 
 
 def is_plain(name: str) -> bool:
@@ -222,7 +238,7 @@ def is_plain(name: str) -> bool:
 
 
 def _open(url: str) -> tuple[Any, str]:
-    refuse_password(url)
+    check_address(url)
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))

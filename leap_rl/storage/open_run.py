@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-from leap_rl.core.urls import is_url, redacted, refuse_password
+from leap_rl.core.urls import check_address, is_url, local_path
 from leap_rl.storage.locked_folder import LOCK, SERVER, RunFolderError
 from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
@@ -40,16 +39,9 @@ _log = logging.getLogger(__name__)
 def open_run(given: str | Path) -> RunFolder:
     """Return the run at a path or URL; ValueError for other URLs, StoreError if out of reach."""
     text = str(given)
-    if not is_url(text):
-        return RunFolder(os.path.expanduser(text))  # no shell expands --run_dir=~/runs
-    refuse_password(text)
-    if text.startswith("file://"):
-        where = urlsplit(text)
-        if where.netloc not in ("", "localhost") or not where.path:
-            raise ValueError(
-                f"{redacted(text)}: must name a folder of this machine, as file:///srv/runs/mine"
-            )
-        return RunFolder(where.path)
+    if check_address(text) == "file":
+        # No shell expands --run_dir=~/runs.
+        return RunFolder(local_path(text) if is_url(text) else os.path.expanduser(text))
     return RemoteRunFolder(text)
 
 

@@ -16,8 +16,8 @@
     RUN/.server                         locked by the parameter server
 
 Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
-config.yaml and state.json carry a checksum of themselves, and state.json those of the checkpoint's
-files, so that damage to any file that a resume reads is noticed. Curves and agents have none.
+config.yaml and state.json carry a checksum of themselves, and state.json the SHA-256 of the
+checkpoint's files and of the round's curves and agents: damage to whatever is read is noticed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from typing import Any
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import LARGEST, read_regular
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum, decode_state, encode_state
 from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
-from leap_rl.storage.safe_open import read_regular
 
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+SEALED = "sealed"
+"""Key in state.json: the SHA-256 of the round's results, by name in the run's folder."""
 INITIALIZATION = "initialization.safetensors"
 LONGEST_NUMBER = 18
 """Digits of a checkpoint's number."""
@@ -212,6 +214,28 @@ class RunFolder(LockedFolder):
             raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
         return data
 
+    def rows(self) -> list[dict[str, float | int]]:
+        """Return the rows that the run has logged, or will when it is resumed.
+
+        They are those of the checkpoints, which are sealed; metrics.jsonl has a copy.
+        """
+        states = map(self.read_state, self.checkpoints())
+        return [row["values"] for state in states for row in state["rows"]]
+
+    def name_of(self, path: Path) -> str:
+        """Return a path's name in the folder."""
+        return path.relative_to(self.path).as_posix()
+
+    def read_result(self, path: Path, state: Mapping[str, Any]) -> bytes:
+        """Return one of a round's curves or agents, its checksum in this state verified.
+
+        States that an older leap_rl wrote have no checksums of these.
+        """
+        data, expected = _read(path), state.get(SEALED, {}).get(self.name_of(path))
+        if expected is not None and hashlib.sha256(data).hexdigest() != expected:
+            raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
+        return data
+
     def thin_out(self, keep: int) -> None:
         """Remove all parameters except those of the ``keep`` newest, first and best checkpoints."""
         there = self.checkpoints()
@@ -248,7 +272,7 @@ class RunFolder(LockedFolder):
         return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
 
 
-def _read(path: Path, largest: int = -1) -> bytes:
+def _read(path: Path, largest: int = LARGEST) -> bytes:
     try:
         return read_regular(path, largest)
     except OSError as error:

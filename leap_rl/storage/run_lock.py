@@ -28,8 +28,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.core.regular_file import naming, read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
-from leap_rl.storage.safe_open import naming, read_regular
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0

@@ -3,7 +3,7 @@
 A link redirects writes and removals out of the folder; a pipe blocks its reader. `find_irregular`
 finds them when a run's folder is opened. Against links that are swapped in later, folders are
 opened one by one without following links (`opened_folder`), and only regular files are read
-(`read_regular`).
+(`core.regular_file`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from leap_rl.core.regular_file import naming
 
 _RUN = r"(offline-)?run-[^/]+"
 _OF_WANDB = re.compile(
@@ -107,24 +109,3 @@ def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
             if stat.S_ISLNK(os.stat(path.name, dir_fd=at, follow_symlinks=False).st_mode):
                 number, reason = errno.ELOOP, "is a symbolic link"
         raise OSError(number, reason, str(path)) from None
-
-
-def read_regular(path: Path, largest: int = -1) -> bytes:
-    """Return the first ``largest`` bytes of a file, by default all; OSError if it is irregular."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # without it a pipe waits for its writer
-    with naming(path), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
-        content: bytes = file.read(largest)
-        return content
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the file's name to OSErrors, such as that of a full disk, which has none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or "/" in str(error.filename):  # else it is relative to a `dir_fd`
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None

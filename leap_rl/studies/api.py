@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,7 +58,7 @@ class Study:
         Raises:
             ValueError: Its page was not written yet.
         """
-        return "\n".join(self._document()["answer"])
+        return "\n".join(self._folder.read_estimates()["answer"])
 
     def estimates(self) -> DataFrame:
         """Return a row for each arm, member and measure, with its 95 % interval.
@@ -69,7 +68,7 @@ class Study:
         """
         from pandas import DataFrame
 
-        return DataFrame(self._document().get("rows", []), columns=list(ESTIMATES))
+        return DataFrame(self._folder.read_estimates().get("rows", []), columns=list(ESTIMATES))
 
     @property
     def best(self) -> Path:
@@ -78,19 +77,10 @@ class Study:
         Raises:
             ValueError: No new agents are finished yet.
         """
-        best: str | None = self._document()["best_start"]
+        best: str | None = self._folder.read_estimates()["best_start"]
         if best is None:
             raise ValueError(f"{self.path}: no new agents are finished yet; carry it out again")
         return self.path / best
-
-    def _document(self) -> dict[str, Any]:
-        try:
-            document: dict[str, Any] = json.loads(self._folder.estimates.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"{self._folder.estimates}: cannot be read ({error}); carry the study out again"
-            ) from None
-        return document
 
 
 def study(

@@ -24,7 +24,6 @@ from leap_rl.runs.kinds import make_tasks
 from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.studies.cells import Cell
-from leap_rl.tracking.jsonl import read_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,7 +127,7 @@ def _cosines(runs: Sequence[Cell]) -> Mapping[tuple[str, str], float]:
     """Return the mean cosine of each pair of different members, over meta-steps and runs."""
     found: dict[tuple[str, str], list[float]] = {}
     for cell in runs:
-        games, means = cosine_table(read_rows(cell.path / "metrics.jsonl"))
+        games, means = cosine_table(cell.folder.rows())
         for row, column in np.argwhere(np.isfinite(means)):
             if row < column:
                 pair = tuple(sorted((games[row], games[column])))

@@ -1,6 +1,6 @@
 """A study's folder: what it holds, who works in it, and whether it is one at all.
 
-OUT/study.yaml        the study with every option spelled out; a study file itself
+OUT/study.yaml        the study with every option spelled out, and a sum of it; a study file itself
 OUT/runs/NAME/        a cell, an ordinary run
 OUT/index.html        the page; its tables beside it, as CSV
 OUT/estimates.json    the same for programs
@@ -9,16 +9,21 @@ OUT/.lock             locked while the study is carried out
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import read_given
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
 from leap_rl.studies.config import StudyConfig
@@ -27,6 +32,7 @@ STUDY = "study.yaml"
 LOCK = ".lock"
 PAGE = "index.html"
 ESTIMATES = "estimates.json"
+_SUM = "# SHA-256 of the lines above: "
 
 
 @dataclass(frozen=True)
@@ -70,13 +76,33 @@ class StudyFolder:
         if not self.file.exists():
             return None
         try:
-            return StudyConfig.from_mapping(plain_yaml.load(self.file.read_text()))
+            text, mark, digest = read_given(self.file).decode().rpartition(_SUM)
+            if mark and hashlib.sha256(text.encode()).hexdigest() != digest.strip():
+                raise ValueError("it was changed there, or is damaged; change a copy elsewhere")
+            return StudyConfig.from_mapping(plain_yaml.load(text + digest * (not mark)))
         except (OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"{shown(self.file)}: is not as leap-rl study wrote it ({reason}); remove it, and "
                 "carry out the study's own file again: finished cells are kept"
             ) from None
+
+    def read_estimates(self) -> dict[str, Any]:
+        """Return what the study came to, for programs.
+
+        Raises:
+            ValueError: It is missing or damaged.
+        """
+        try:
+            document: dict[str, Any] = json.loads(read_given(self.estimates))
+            # An older leap_rl wrote none.
+            if CHECKSUM in document and document.pop(CHECKSUM) != checksum(document):
+                raise ValueError("its checksum is not the one recorded")
+        except (OSError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"{shown(self.estimates)}: cannot be read ({error}); carry the study out again"
+            ) from None
+        return document
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -114,4 +140,5 @@ class StudyFolder:
         """Keep a study; the folder's lock must be held."""
         text = f"# leap-rl study {shown(self.path)} resumes it.\n"
         text += plain_yaml.dump(study.to_mapping())
+        text += f"{_SUM}{hashlib.sha256(text.encode()).hexdigest()}\n"
         write_atomically(self.file, text.encode(), root=self.path)

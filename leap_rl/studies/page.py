@@ -24,6 +24,7 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.runs.display import quoted, shown
 from leap_rl.runs.report import command_of
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.studies.arms import ARMS, RANDOM
@@ -79,6 +80,7 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
         "answer": answer,
         "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
     }
+    document[CHECKSUM] = checksum(document)
     text = json.dumps(document, indent=1, allow_nan=False)
     contents[folder.estimates] = f"{text}\n".encode()
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"

@@ -14,7 +14,6 @@ from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.progress import clock_of
-from leap_rl.tracking.jsonl import read_rows
 
 ANSWER_WITHIN_S: Final = 15.0
 """Since the command started."""
@@ -121,7 +120,7 @@ def _speed_of_finished(cells: Sequence[Cell]) -> Speed | None:
     agent_steps = spent_s = 0.0
     for cell in cells:
         if cell.members is None and cell.finished:
-            rows = read_rows(cell.path / "metrics.jsonl")
+            rows = cell.folder.rows()
             agent_steps += cell.agent_steps
             spent_s += sum(row["time/meta_step_s"] for row in rows)
     if not spent_s:

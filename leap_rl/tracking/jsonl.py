@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from leap_rl.storage.safe_open import naming, read_regular
+from leap_rl.core.regular_file import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Sink
 

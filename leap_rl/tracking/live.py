@@ -16,9 +16,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.status import RunStatus, TaskStatus
 

@@ -32,6 +32,7 @@ import wandb
 
 from leap_rl.core.lines import say
 from leap_rl.core.machine import kill_children_from
+from leap_rl.core.regular_file import read_regular
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import AXES, Axis, Row
@@ -245,7 +246,7 @@ class WandbSink(Sink):
         not answer). The message waits for nothing, and the upload finds by its content an artifact
         that the run `uses`.
         """
-        metadata = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        metadata = {**metadata, "sha256": hashlib.sha256(read_regular(path)).hexdigest()}
         artifact = wandb.Artifact(name, type=ARTIFACT_TYPE, metadata=metadata)
         artifact.add_file(str(path), skip_cache=True, policy="immutable")
         artifact.finalize()

@@ -20,6 +20,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from leap_rl.core.regular_file import LARGEST_TEXT, read_regular
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 
@@ -71,7 +72,7 @@ def read_sources(run_folder: Path) -> list[Source]:
     """Return the noted sources that are unchanged initializations: the folder is untrusted."""
     path = run_folder / "wandb" / "sources.json"
     try:
-        noted = [Source(**one) for one in json.loads(path.read_bytes())]
+        noted = [Source(**one) for one in json.loads(read_regular(path, LARGEST_TEXT))]
         return [source for source in noted if _is_as_noted(source)]
     except (OSError, ValueError, TypeError, RecursionError):
         return []  # which costs an edge in wandb's graph
@@ -95,7 +96,7 @@ def _source(file: str) -> Source | None:
     is_checkpoint = checkpoint.parent.name == "checkpoints" and checkpoint.name.isdecimal()
     if known is None or not is_checkpoint or path.name != INITIALIZATION:
         return None
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(read_regular(path)).hexdigest()
     name = artifact_name(known)
     return Source(artifact=name, file=str(path), sha256=digest, meta_step=int(checkpoint.name))
 
@@ -105,7 +106,7 @@ def _is_as_noted(source: Source) -> bool:
     is_file = path.name == INITIALIZATION and path.is_file() and not path.is_symlink()
     if not is_file or not _ARTIFACT.fullmatch(source.artifact):
         return False
-    data = path.read_bytes()
+    data = read_regular(path)
     try:
         load(data)
     except (SafetensorError, KeyError):
@@ -115,6 +116,6 @@ def _is_as_noted(source: Source) -> bool:
 
 def _read_id(path: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_regular(path, 1024).decode().strip()
         return text if _ID.fullmatch(text) else None
     return None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.determinism import configure_torch
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s
 from leap_rl.envs.atari.games import ACTION_COUNTS
@@ -195,7 +196,10 @@ def _read_player(
     path: Path, game: str, agent: AgentConfig, settings: AtariSettings, *, seed: int, greedy: bool
 ) -> Player:
     num_actions = ACTION_COUNTS[split_name(game)[0]]
-    parameters = load_tensors(path.read_bytes())
+    try:
+        parameters = load_tensors(read_given(path, LARGEST))
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
     if "policy.bias" not in parameters:
         raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
     for name, tensor in parameters.items():

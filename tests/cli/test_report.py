@@ -18,6 +18,7 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import COMMANDS, TrainConfig
 from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
+from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from tests.commands import CATCH, LOCALLY, Refused, parsed
 
@@ -115,11 +116,11 @@ def test_what_cannot_be_reported_is_one_line(
     learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:], *LOCALLY]
     assert main([*learn, "--run_dir", str(alone)]) == 0
     shutil.copytree(trained, damaged)
-    (damaged / "metrics.jsonl").write_text("{\n{}\n")
+    (damaged / "checkpoints/000001/state.json").write_text("{\n{}\n")
     for argv, status, expected in (
         ([tmp_path / "nowhere"], EXIT_USAGE, "no run is here"),
         ([alone], EXIT_USAGE, "is a run of leap-rl learn"),
-        ([damaged], EXIT_USAGE, "line 1: not a JSON object"),
+        ([damaged], EXIT_USAGE, "checkpoints/000001/state.json: cannot be read"),
         ([trained, "--out", tmp_path], EXIT_USAGE, "is a folder; name a file"),
         ([trained, "--out", damaged / "config.yaml"], EXIT_USAGE, "must end in .html, such as"),
         ([trained, "--out", damaged / "config.yaml" / "x.html"], EXIT_FAILED, "config.yaml"),
@@ -160,7 +161,8 @@ def test_what_went_wrong_on_the_way_is_told(tmp_path: Path) -> None:
         "snapshot), 1 restarted with another seed, 1 cut off, 1 dropped."
     )
     (folder.checkpoint(1) / "state.json").write_text("{")
-    assert history_sentence(closed_slots(folder)) == "No task is counted yet."
+    with pytest.raises(RunFolderError, match=r"000001/state\.json: cannot be read"):
+        closed_slots(folder)
 
 
 def test_a_verdict_says_what_it_does_not_know() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
 from leap_rl.storage.durable_files import (
     LEFT_S,
@@ -19,7 +20,6 @@ from leap_rl.storage.durable_files import (
     write_atomically,
     write_folder,
 )
-from leap_rl.storage.safe_open import read_regular
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,8 @@ def test_an_atomic_write_leaves_the_old_content_or_the_new_and_no_other_file(
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"content")
     assert read_regular(tmp_path / "file") == b"content"
-    assert read_regular(tmp_path / "file", 3) == b"con"
+    with pytest.raises(OSError, match="is larger than 3 bytes"):
+        read_regular(tmp_path / "file", 3)
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         with pytest.raises(OSError, match=f"(is no regular file|Is a directory): '{path}'"):

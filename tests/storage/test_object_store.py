@@ -96,7 +96,8 @@ def test_names_that_leave_or_hide_are_not_listed(name: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("az://box/mine", "must be a path, or begin with one of s3://, gs://, memory://, file://"),
+        ("az://box/mine", "must be a path or one address that begins with file://, http://"),
+        ("https://box/mine", "must be a path, or begin with one of s3://, gs://, memory://"),
         ("s3://", "must name a bucket and a folder, such as s3://bucket/mine"),
         ("s3://me:secret@bucket/mine", "s3://...@bucket/mine: must hold no password"),
         ("s3://bucket/mine?color=red", "color"),
@@ -114,7 +115,7 @@ def test_a_url_that_cannot_be_is_refused(url: str, says: str) -> None:
     ("url", "asked"),
     [
         ("gs://box/mine", "gs://box/mine?retry_limit_seconds=10"),
-        ("gs://box/mine?scheme=http", "gs://box/mine?scheme=http&retry_limit_seconds=10"),
+        ("gs://box/mine?location=EU", "gs://box/mine?location=EU&retry_limit_seconds=10"),
         ("s3://box/mine", "s3://box/mine?allow_delayed_open=true"),
     ],
 )
@@ -134,7 +135,7 @@ def test_no_write_is_tried_for_so_long_that_the_run_may_be_anothers(
 def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     assert open_run(f"file://{tmp_path}/mine").path == tmp_path / "mine"
     assert open_run(f"file://{tmp_path}/mine").url is None
-    with pytest.raises(ValueError, match="must name a folder of this machine"):
+    with pytest.raises(ValueError, match="must name something on this machine"):
         open_run("file://elsewhere/srv/runs")
 
 

@@ -123,7 +123,9 @@ def run_of(folder: RunFolder, checkpoints: int) -> RunFolder:
 def test_a_pointer_to_no_checkpoint_is_named(folder: RunFolder, pointer: str, text: str) -> None:
     run_of(folder, 1)
     (folder.path / "checkpoints" / pointer).write_text(text)
-    with pytest.raises(RunFolderError, match=rf"checkpoints/{pointer}: holds b'.{{0,70}}'"):
+    with pytest.raises(
+        RunFolderError, match=rf"checkpoints/{pointer}: (holds b'.{{0,70}}'|.* larger than 64)"
+    ):
         folder.latest() if pointer == "latest" else folder.best()
 
 

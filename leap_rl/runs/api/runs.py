@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from leap_rl.core.parsing import typed_options
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
@@ -22,7 +23,6 @@ from leap_rl.sharing import pretrained
 from leap_rl.sharing.initialization import encoder_part, load_tensors
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.tracking.jsonl import read_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -94,7 +94,7 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics that are logged, a row each meta-step; docs/metrics.md names them."""
-        return read_rows(self.path / "metrics.jsonl")
+        return self._folder.rows()
 
     def metrics(self) -> DataFrame:
         """Return the metrics as a table, a row each meta-step and a column each metric."""
@@ -314,5 +314,5 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
     spec, observation_shape = shared
     check_trust(spec, given, trusts_imports=trust_imports)
     encoder = make_encoder(spec, observation_shape)
-    load_parameters(encoder, encoder_part(load_tensors(one.file.read_bytes())))
+    load_parameters(encoder, encoder_part(load_tensors(read_given(one.file, LARGEST))))
     return encoder

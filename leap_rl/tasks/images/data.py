@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_rl.core.regular_file import read_given
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.images.config import (
     CLASSES,
@@ -50,6 +51,9 @@ PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 SIDE = 28
 """Height and width of what a network sees, in pixels."""
+
+LARGEST_SIDE, LARGEST_PNG = 1024, 2**20
+"""Pixels and bytes of an image that is read; those published have 105, and some 200."""
 
 Alphabet = Mapping[str, tuple[bytes, ...]]
 """An alphabet's characters by name, each its images as PNG files in the order of their drawers."""
@@ -105,10 +109,10 @@ def read_omniglot(path: str) -> Omniglot:
 
 def _fault_of(png: bytes) -> str | None:
     """Return what is wrong with a file, by its first and last bytes; `decode` reads the rest."""
-    if not (png.startswith(PNG_START) and png.endswith(PNG_END)):
+    if len(png) < 24 or not (png.startswith(PNG_START) and png.endswith(PNG_END)):
         return "is no whole PNG file"
     width, height = struct.unpack(">II", png[16:24])
-    if width != height or width < SIDE:
+    if width != height or not SIDE <= width <= LARGEST_SIDE:
         return f"has {width} × {height} pixels, and those that were published 105 × 105"
     return None
 
@@ -118,9 +122,9 @@ def decode(png: bytes) -> NDArray[np.uint8]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(png)) as image:
+        with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
             paper = np.asarray(image.convert("L"), dtype=np.float64) / 255.0
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         reason = "is no PNG file" if isinstance(error, UnidentifiedImageError) else str(error)
         raise ValueError(f"the image cannot be read: {reason}") from None
     return np.rint(255.0 * downsample(1.0 - paper, SIDE)).astype(np.uint8)
@@ -159,14 +163,21 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
     """Yield the (alphabet, character, file name) and the bytes of each image of a split."""
     if source.is_dir():
         for file in sorted(source.glob("*/*/*.png")):
-            yield file.parts[-3:], file.read_bytes()
+            try:
+                yield file.parts[-3:], read_given(file, LARGEST_PNG)
+            except OSError as error:
+                raise ValueError(f"task.data: {file}: {error.strerror}") from None
         return
     try:
+        if not source.is_file():
+            raise OSError("is no regular file")
         with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
                 split, *place = PurePosixPath(name).parts
                 # Archives made on a Mac carry its own notes along, in a tree beside the split's.
                 if name.endswith(".png") and split == source.stem and len(place) == 3:
+                    if archive.getinfo(name).file_size > LARGEST_PNG:
+                        raise OSError(f"{name} is larger than {LARGEST_PNG:,} bytes")
                     yield tuple(place), archive.read(name)
     except (zipfile.BadZipFile, OSError, zlib.error, RuntimeError) as error:  # or is encrypted
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,6 +23,12 @@ from leap_rl.training.messages import CurvePoint
 from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot, LoggedRow
 
 Values = dict[str, float | int]
+
+EPISODES: Final = ("meta_step", "slot", "agent_steps", "episode_return", "length")
+"""The columns of numbers in a file of episodes."""
+
+MOST_EPISODES: Final = 2**26
+"""In a file that is read: a few bytes can stand for as many as they say."""
 
 
 def meta_step_row(
@@ -184,6 +190,35 @@ def episodes_file(round_number: int, slots: Mapping[int, FilledSlot]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def read_episodes(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the columns of `EPISODES` in what `episodes_file` returned.
+
+    Raises:
+        ValueError: It is no such file, or damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if file.metadata.num_rows > MOST_EPISODES:
+            raise ValueError(f"has {file.metadata.num_rows:,} episodes")
+        schema = file.schema_arrow
+        if set(schema.names) != {*EPISODES, "game"} or not all(
+            pa.types.is_integer(kind := schema.field(name).type) or pa.types.is_floating(kind)
+            for name in EPISODES
+        ):
+            raise ValueError(f"has the columns {' '.join(str(schema).split())}")
+        table = file.read(columns=list(EPISODES))
+        if any(column.null_count for column in table.columns):
+            raise ValueError("lacks a value")
+        return {name: table[name].to_numpy() for name in EPISODES}
+    # pyarrow's errors are of many kinds, and some are none of its own.
+    except (pa.ArrowException, OSError, ValueError, LookupError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot be read: {reason}") from None
 
 
 def norm(vector: Tensor) -> float:

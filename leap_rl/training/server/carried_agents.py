@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder, file_name
-from leap_rl.storage.safe_open import read_regular
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 

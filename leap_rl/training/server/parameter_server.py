@@ -184,9 +184,10 @@ class ParameterServer:
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
         if self.rounds.plan.saves_agents:
-            path = self.rounds.folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
-            self.rounds.folder.write(path, save(agent))
+            self.rounds.write_result(
+                self.rounds.folder.agent(ticket.slot, slot.spec.game), save(agent)
+            )
         slot.fill(
             message.contribution,
             message.record,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.core.regular_file import read_regular
+from leap_rl.storage.run_folder import SEALED, RunFolder
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
@@ -237,6 +240,7 @@ class Rounds:
             self.folder, self.fingerprint, state.get("carried_over", {})
         )
         self._closed: ClosedRound | None = None
+        self._sealed: dict[Path, str] = {}
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
         # that died in answering it, and that can be no older than the last round.
         self._committed = {
@@ -312,13 +316,18 @@ class Rounds:
                     trainers=len(self.trainers),
                 )
             )
-        self.folder.write(self.folder.curves(number), episodes_file(number, filled))
+        self.write_result(self.folder.curves(number), episodes_file(number, filled))
         self._commit(number, results, self._closed)
         self._committed |= {(number, index): slot.attempt for index, slot in enumerate(results)}
         for row in self._closed.rows:
             self.counters.committed(row.axis, row.values)
         self.open_round = self._open(number + 1, self.session)
         self._closed = None  # only now: unless the next round opens, this one is committed again
+
+    def write_result(self, path: Path, content: bytes) -> None:
+        """Write a file whose SHA-256 the round's checkpoint gets, so that damage to it is told."""
+        self.folder.write(path, content)
+        self._sealed[path] = hashlib.sha256(content).hexdigest()
 
     def _open(self, number: int, session: str | None) -> OpenRound:
         specs = () if number >= self.plan.rounds else self.plan.open(number)
@@ -348,11 +357,17 @@ class Rounds:
     ) -> None:
         """Write a closed round's checkpoint, which makes the round count."""
         carried = self.carried_agents.after(number, results)
+        if self.plan.saves_agents:
+            for index, slot in enumerate(results):
+                path = self.folder.agent(index, slot.spec.game)
+                if path not in self._sealed and path.exists():  # from a server that died
+                    self._sealed[path] = hashlib.sha256(read_regular(path)).hexdigest()
         state = {
             **closed.state,
             "fingerprint": self.fingerprint,
             "slots": [_entry(slot) for slot in results],
             "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
+            SEALED: {self.folder.name_of(path): digest for path, digest in self._sealed.items()},
             **({"carried_over": carried} if carried else {}),
         }
         if closed.best is not None:
@@ -366,6 +381,7 @@ class Rounds:
             before_latest=lambda: self.on_fault_point(FaultPoint.SERVER_WRITING),
         )
         self.carried_agents.committed(carried)
+        self._sealed = {}
         if self.keep_checkpoints is not None:
             self.folder.thin_out(self.keep_checkpoints)
         self.on_fault_point(FaultPoint.SERVER_COMMITTED)

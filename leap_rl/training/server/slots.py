@@ -27,13 +27,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_rl.core.regular_file import read_regular
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.checksummed_file import Arrays, ChecksumError, decode_arrays, encode_arrays
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.safe_open import read_regular
 from leap_rl.training import messages
 from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 
