@@ -54,6 +54,7 @@ def _list_all() -> None:
     print("freeway@mode=4,difficulty=1; the pool modes:freeway is all of its modes.")
     print(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
     print("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
+    print("task.kind = images: the data sets in task.data, see docs/multi_cv.md")
 
 
 def _short(numbers: Sequence[int]) -> str:

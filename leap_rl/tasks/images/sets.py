@@ -1,0 +1,196 @@
+"""Data sets of labelled images, a folder a set.
+
+    DATA/mnist, DATA/cifar10, ...          as `formats` reads them
+    DATA/images_background_small1.zip      Omniglot's splits: each alphabet is a set
+
+Which images a limit takes, and which validate, belongs to the data, not to a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.tasks.images.config import SET_POOLS, TRAINING_IMAGES, ImagesConfig
+from leap_rl.tasks.images.data import decode, read_omniglot, sources
+from leap_rl.tasks.images.formats import Labelled, Parts, read_parts, refused
+
+_DEVIATIONS: Final = {
+    "cifar10": ((125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)),
+    "mnist": ((0.1,), (0.2752,)),
+    "fashionmnist": ((0.2190,), (0.3318,)),
+    "svhn": ((0.4377, 0.4438, 0.4728), (0.198, 0.201, 0.197)),
+    "trafficsigns": ((0.3398, 0.3117, 0.3210), (0.2755, 0.2647, 0.2712)),
+    "facescrub": ((0.5163, 0.5569, 0.4695), (0.2307, 0.2272, 0.2479)),
+    "notmnist": ((0.4254,), (0.4501,)),
+}
+NORMALIZATIONS: Final = {
+    **_DEVIATIONS,
+    "cifar100": _DEVIATIONS["cifar10"],
+    "fashion": _DEVIATIONS["fashionmnist"],
+    "signs": _DEVIATIONS["trafficsigns"],
+}
+"""Means and deviations of pixels in [0, 1], by a set's name without case and signs: those of HAT
+(Serrà et al. 2018), which the Leap paper takes. Other sets have their training images' own."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A data set: a task is one."""
+
+    training: Labelled
+    validation: Labelled
+    test: Labelled
+    classes: int
+    mean: tuple[float, ...]
+    """Of the pixels in [0, 1], one for all channels or one for each, as the deviation is."""
+    deviation: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What `task.data` holds."""
+
+    names: tuple[str, ...]
+    sha256: str
+    """Of all sets' files, and of Omniglot's images, in hexadecimal."""
+
+
+@lru_cache(maxsize=4)
+def read_folder(path: str) -> Folder:
+    """Return the sets in a folder, unread; once in a process. ValueError if there are none."""
+    root = Path(path).expanduser()
+    digest, alphabets = hashlib.sha256(), list[str]()
+    splits = sources(root)
+    folders = sorted(one for one in root.iterdir() if one.is_dir() and one not in splits)
+    for file in (file for folder in folders for file in sorted(folder.iterdir())):
+        if file.is_file():
+            with file.open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
+            digest.update(f"{file.parent.name}/{file.name}:{found}\n".encode())
+    if splits:
+        omniglot = read_omniglot(path)
+        alphabets = list(omniglot.alphabets)
+        digest.update(omniglot.sha256.encode())
+    names = (*(folder.name for folder in folders), *alphabets)
+    if not names:
+        raise ValueError(
+            f"task.data = {path}: holds no folder of images; make one a data set, such as mnist "
+            "with its four IDX files (docs/multi_cv.md)"
+        )
+    return Folder(names, digest.hexdigest())
+
+
+def resolve_sets(asked: Sequence[str], folder: Folder) -> tuple[str, ...]:
+    """Return the sets that `task.games` names; ValueError for an unknown or double one."""
+    names: list[str] = []
+    for name in asked:
+        if name in SET_POOLS:
+            names += folder.names
+        elif name in folder.names:
+            names.append(name)
+        else:
+            close = get_close_matches(name, folder.names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(folder.names)}"
+            raise ValueError(f"task.games: {name!r} is no data set in task.data; {hint}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"task.games = {names}: name at least one data set, each once")
+    return tuple(names)
+
+
+@lru_cache(maxsize=4)
+def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
+    """Read a set, its images in orders of their own; ValueError if it cannot be, or not parted."""
+    folder = Path(path).expanduser() / name
+    whole, test = read_parts(folder) if folder.is_dir() else _alphabet(path, name)
+    classes = _classes(folder, whole, test)
+    training = _take(whole, _order(name, "training", len(whole.labels))[: config.limit])
+    count = len(training.labels)
+    validating = round(config.validation * count)
+    if not 0 < validating < count:
+        what, least = ("validate on", 0.5 / count) if validating == 0 else ("learn from", None)
+        way_out = f"at least {least:.2g}" if least else "a smaller share"
+        raise ValueError(
+            f"task.images.validation = {config.validation}: of the {count} training images of "
+            f"{name!r} it leaves none to {what}; take {way_out}, or a larger task.images.limit"
+        )
+    mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(training.images)
+    return ImageSet(
+        training=Labelled(*(part[:-validating] for part in training)),
+        validation=Labelled(*(part[-validating:] for part in training)),
+        test=_take(test, _order(name, "test", len(test.labels))),
+        classes=classes,
+        mean=mean,
+        deviation=deviation,
+    )
+
+
+@lru_cache(maxsize=64)
+def updates_of(path: str, name: str, config: ImagesConfig) -> int:
+    """Return K, the updates in a set's budget: those of whole batches in its epochs, from one."""
+    if config.updates is not None:
+        return config.updates
+    count = len(read_set(path, name, config).training.labels)
+    return max(1, int(config.epochs * count) // config.batch_size)
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _order(*path: str | int) -> NDArray[np.intp]:
+    """Return an order of so many images as the path ends in, a function of the path alone."""
+    seed = derive_seed(0, Purpose.DATA, *path)
+    # Raw bits: what numpy makes of them may change with its version.
+    return np.argsort(np.random.PCG64(seed).random_raw(int(path[-1])), kind="stable")
+
+
+def _take(part: Labelled, order: NDArray[np.intp]) -> Labelled:
+    return Labelled(part.images[order], part.labels[order])
+
+
+def _deviations(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    mean, deviation = images.mean() / 255.0, images.std() / 255.0
+    return (float(mean),), (float(deviation) or 1.0,)
+
+
+def _classes(folder: Path, training: Labelled, test: Labelled) -> int:
+    """Return the number of classes; ValueError if the labels are not those of its images."""
+    classes = int(training.labels.max()) + 1
+    present = np.bincount(training.labels.clip(0), minlength=classes)
+    for part, labels in (("training", training.labels), ("test", test.labels)):
+        wrong = labels[(labels < 0) | (labels >= classes)]
+        if len(wrong):
+            raise refused(
+                folder, f"{part} label {wrong[0]} is beyond the {classes} classes of training"
+            )
+    if not present.all():
+        raise refused(
+            folder, f"label {classes - 1} is beyond the classes: none has label {present.argmin()}"
+        )
+    return classes
+
+
+def _alphabet(path: str, name: str) -> Parts:
+    """Return an alphabet's characters: of 15 drawers to learn from, of the last 5 to test on."""
+    characters = read_omniglot(path).alphabets[name]
+    try:
+        images = np.array([[decode(png) for png in drawers] for drawers in characters.values()])
+    except ValueError as error:
+        raise ValueError(f"task.data = {path}: {name}: {error}") from None
+    labels = np.arange(len(images))[:, None] * np.ones((1, images.shape[1]), np.int64)
+
+    def part(drawers: slice) -> Labelled:
+        shown = images[:, drawers]
+        return Labelled(shown.reshape(-1, *shown.shape[2:], 1), labels[:, drawers].reshape(-1))
+
+    return part(slice(TRAINING_IMAGES)), part(slice(TRAINING_IMAGES, None))
