@@ -125,7 +125,8 @@ class ClassifierLearner:
     ) -> None:
         """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
 
-        The network is the classifier of Omniglot unless another is given. `share` says which parameters are the shared ones. bfloat16 casts as torch's autocast does.
+        The network is Omniglot's unless another is given. `share` says which parameters are the
+        shared ones. bfloat16 casts as torch's autocast does.
         """
         self._lr = lr
         self._casting = partial(

@@ -189,7 +189,7 @@ class ImageSetTask(DescentTask):
             yield self._shown(Labelled(part.images[places], part.labels[places]))
 
     def _shown(self, part: Labelled) -> Batch:
-        """Return images as a network sees them: float32 [N, 3, 32, 32], normalized as the set is."""
+        """Return images as a network sees them, float32 [N, 3, 32, 32], normalized."""
         pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
         margin = (SIDE - pixels.shape[2]) // 2
         pixels = F.pad(pixels, [margin] * 4).expand(-1, CHANNELS, -1, -1)

@@ -87,8 +87,8 @@ class ImagesConfig:
     the whole budget."""
 
     limit: int | None = None
-    """Training images of a set that are used, the same ones in every run; validation is a share of
-    them. None: all."""
+    """Training images of a set that are used, the same ones in every run, and as many of its test
+    images at most; validation is a share of the former. None: all."""
 
     test: bool = True
     """Measure the error on the set's test images, once, at a task's end. Meta-training needs

@@ -127,7 +127,7 @@ def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
     return ImageSet(
         training=Labelled(*(part[:-validating] for part in training)),
         validation=Labelled(*(part[-validating:] for part in training)),
-        test=_take(test, _order(name, "test", len(test.labels))),
+        test=_take(test, _order(name, "test", len(test.labels))[: config.limit]),
         classes=classes,
         mean=mean,
         deviation=deviation,
