@@ -12,14 +12,12 @@ i: layers. F: filters of a layer. T: sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork, TaskAwareTask
+from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork
 from leap_rl.learners.classifier.classifier import (
     FILTERS,
     MODULES,
@@ -28,14 +26,13 @@ from leap_rl.learners.classifier.classifier import (
     Metrics,
     metrics,
 )
-from leap_rl.networks.encoders import initialize
-from leap_rl.networks.parameters import flatten_parameters
+from leap_rl.learners.classifier.sets import ImageSetTask
 
-LARGEST_EXPONENT = 50.0
-"""|s e| is clamped to this in the compensation, as in the authors' code."""
+S_MAX, REGULARIZATION = 400.0, 0.75
+"""s_max and λ, not given in the Leap paper: the HAT paper's."""
 
-LARGEST_EMBEDDING = 6.0
-"""|e| is clamped to this after each step, as in the authors' code."""
+LARGEST_EXPONENT, LARGEST_EMBEDDING = 50.0, 6.0
+"""|s e| is clamped in the compensation, and |e| after each step, as in HAT's published code."""
 
 
 class MaskedEncoder(nn.Module):
@@ -53,12 +50,11 @@ class MaskedEncoder(nn.Module):
         return torch.sigmoid(s * self.embeddings[place])
 
     @torch.no_grad()
-    def taken(self, place: int, s: float) -> Tensor:
+    def taken(self, place: int) -> Tensor:
         """Return A, the largest mask of the other sets that were learned, [layers, F]."""
         others = [one for one in range(len(self.learned)) if one != place and self.learned[one] > 0]
-        return torch.stack(
-            [0.0 * self.embeddings[0], *(self.masks(one, s) for one in others)]
-        ).amax(0)
+        none = torch.zeros(MODULES, FILTERS)
+        return torch.stack([none, *(self.masks(one, S_MAX) for one in others)]).amax(0)
 
     def forward(self, images: Tensor, masks: Tensor) -> Tensor:
         hidden = images.contiguous(memory_format=torch.channels_last)
@@ -74,90 +70,80 @@ class MaskedNetwork(TaskAwareNetwork):
 
     encoder: MaskedEncoder
 
-    def __init__(self, sets: int, given: Mapping[str, Any], place: int, classes: int) -> None:
-        super().__init__(MaskedEncoder(sets), place=place, classes=classes)
-        self.s_max = float(given["s_max"])
-
-    def forward(self, images: Tensor, s: float | None = None) -> Tensor:
-        """Return the logits; without an s, with the masks of evaluation."""
-        masks = self.encoder.masks(self.place, self.s_max if s is None else s)
-        logits: Tensor = self.head(self.encoder(images, masks))
+    def forward(self, images: Tensor, s: float = S_MAX) -> Tensor:
+        logits: Tensor = self.head(self.encoder(images, self.encoder.masks(self.place, s)))
         return logits
 
 
-def compensation(embedding: Tensor, s: float, s_max: float) -> Tensor:
-    """Return what an embedding's gradient is multiplied by, as if s had been 1 (section 2.5)."""
+def compensation(embedding: Tensor, s: float) -> Tensor:
+    """Return what an embedding's gradient is multiplied by, so that a steep σ does not stop it."""
     steep = torch.cosh((s * embedding).clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)) + 1.0
-    return (s_max / s) * steep / (torch.cosh(embedding) + 1.0)
+    return (S_MAX / s) * steep / (torch.cosh(embedding) + 1.0)
 
 
-class HATTask(TaskAwareTask):
+class HATTask(ImageSetTask):
     """Learns a set with masks."""
 
-    build = MaskedNetwork
-
     @property
-    def s(self) -> float:
-        """The s of the next update, as a function of its place in an epoch."""
-        count = len(self._data.training.labels) // self._images.batch_size
-        last = max(1, min(count, self._budget)) - 1
-        s_max = self.masked.s_max
-        share = (self._updates % (last + 1)) / last if last else 1.0
-        return 1.0 / s_max + (s_max - 1.0 / s_max) * share
-
-    @property
-    def masked(self) -> MaskedNetwork:
+    def network(self) -> MaskedNetwork:
         network = self.learner.network
         assert isinstance(network, MaskedNetwork)
         return network
 
+    @property
+    def s(self) -> float:
+        """The s of the next update, by its place in an epoch, or in the budget if that is less."""
+        epoch = len(self.data.training.labels) // self.images.batch_size
+        last = min(max(1, epoch), self._budget) - 1
+        share = (self._updates % (last + 1)) / last if last else 1.0
+        return 1.0 / S_MAX + (S_MAX - 1.0 / S_MAX) * share
+
     def training_metrics(self, batch: Batch) -> Metrics:
-        encoder, s = self.masked.encoder, self.s
-        found = metrics(self.masked(batch.images, s), batch.labels)
-        free = 1.0 - encoder.taken(self.place, self.masked.s_max)
-        used = (encoder.masks(self.place, s) * free).sum() / free.sum().clamp(min=1e-6)
-        return Metrics(found.loss + float(self.given["lambda"]) * used, found.error)
+        encoder, place = self.network.encoder, self.network.place
+        found = metrics(self.network(batch.images, self.s), batch.labels)
+        free = 1.0 - encoder.taken(place)
+        used = (encoder.masks(place, self.s) * free).sum() / free.sum().clamp(min=1e-6)
+        return Metrics(found.loss + REGULARIZATION * used, found.error)
 
-    @torch.no_grad()
-    def adjust(self) -> None:
-        encoder = self.masked.encoder
+    def backward(self, loss: Tensor) -> Tensor:
+        gradient = super().backward(loss)
+        encoder, place = self.network.encoder, self.network.place
         before = torch.ones(3)
-        for i, after in enumerate(encoder.taken(self.place, self.masked.s_max), start=1):
-            convolution, norm = (
-                encoder.layers.get_submodule(f"{name}{i}") for name in ("conv", "norm")
-            )
-            kept = 1.0 - torch.minimum(after[:, None], before[None, :])
-            _scale(convolution.weight, kept[:, :, None, None])
-            _scale(norm.weight, 1.0 - after)
-            _scale(norm.bias, 1.0 - after)
+        for i, after in enumerate(encoder.taken(place), start=1):
+            kept = 1.0 - torch.minimum(after[:, None], before)
+            _scale(encoder.layers.get_submodule(f"conv{i}").weight, kept[:, :, None, None])
+            for parameter in encoder.layers.get_submodule(f"norm{i}").parameters():
+                _scale(parameter, 1.0 - after)
             before = after
-        embedding = encoder.embeddings[self.place]
         factor = torch.zeros_like(encoder.embeddings)
-        factor[self.place] = compensation(embedding, self.s, self.masked.s_max)
+        factor[place] = compensation(encoder.embeddings[place].detach(), self.s)
         _scale(encoder.embeddings, factor)
+        return gradient
 
     @torch.no_grad()
-    def after_step(self) -> None:
-        encoder = self.masked.encoder
-        encoder.embeddings[self.place].clamp_(-LARGEST_EMBEDDING, LARGEST_EMBEDDING)
-        encoder.learned[self.place] = 1.0
+    def step(self) -> None:
+        super().step()
+        encoder, place = self.network.encoder, self.network.place
+        encoder.embeddings[place].clamp_(-LARGEST_EMBEDDING, LARGEST_EMBEDDING)
+        encoder.learned[place] = 1.0
 
 
-def _scale(parameter: Any, factor: Tensor) -> None:
+def _scale(parameter: Tensor | nn.Module, factor: Tensor) -> None:
+    assert isinstance(parameter, Tensor)
+    assert parameter.grad is not None
     parameter.grad.mul_(factor)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HAT(TaskAware):
-    """HAT; options `sets`, `lambda` and `s_max` (not given in the Leap paper: the HAT paper's)."""
+    """HAT as a learner."""
 
     name = "hat"
     makes = HATTask
-    known = {"lambda": 0.75, "s_max": 400.0}  # noqa: RUF012 - as the base class says
 
-    def random_initialization(self, seed: int) -> Tensor:
-        network, generator = self.network(), torch.Generator().manual_seed(seed)
-        initialize(network, generator)
-        assert isinstance(network, MaskedNetwork)
-        nn.init.normal_(network.encoder.embeddings, generator=generator)
-        return flatten_parameters(network).vector[: self.shared_layout().size].clone()
+    def build(self, place: int, classes: int) -> MaskedNetwork:
+        return MaskedNetwork(MaskedEncoder(len(self.sets)), place, classes)
+
+    def draw(self, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
+        if name == "embeddings":
+            nn.init.normal_(parameter, generator=generator)

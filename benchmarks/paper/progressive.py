@@ -5,7 +5,7 @@ A column a set, of the paper's encoder; from the second layer on each column als
     hᵢ = relu(pool(norm(Wᵢ hᵢ₋₁ + Uᵢ relu(Vᵢ [α h of the others at i − 1]))))
 
 Only the column of the set that is learned has gradients, its U, V and α among them; the others are
-constants to it. V is a 1 × 1 convolution to `width` filters, U one back to 64, α a number for each
+constants to it. V is a 1 × 1 convolution to WIDTH filters, U one back to 64, α a number for each
 other column. The Leap paper gives neither; a width of 8 makes eight columns 8.9 times one network,
 which "over 8 times larger" allows.
 
@@ -14,18 +14,16 @@ T: sets, a column each. F: filters of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork, TaskAwareTask
+from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork
 from leap_rl.learners.classifier.classifier import FILTERS, MODULES, Classifier
-from leap_rl.networks.encoders import initialize
-from leap_rl.networks.parameters import flatten_parameters
+
+WIDTH = 8
 
 SMALL = 0.1
 """α starts between 0 and this: "different small random values" (Rusu et al. 2016, section 2)."""
@@ -34,14 +32,14 @@ SMALL = 0.1
 class Column(nn.Module):
     """A set's own network, with adapters from all others."""
 
-    def __init__(self, others: int, width: int) -> None:
+    def __init__(self, others: int) -> None:
         super().__init__()
         self.layers = Classifier(1, channels=3).encoder
         lateral = MODULES - 1
         self.scales = nn.Parameter(torch.empty(lateral, others))
         self.down, self.up = (
             nn.ModuleList(nn.Conv2d(inputs, outputs, 1, bias=False) for _ in range(lateral))
-            for inputs, outputs in ((others * FILTERS, width), (width, FILTERS))
+            for inputs, outputs in ((others * FILTERS, WIDTH), (WIDTH, FILTERS))
         )
 
     def layer(self, i: int, own: Tensor, others: list[Tensor]) -> Tensor:
@@ -60,9 +58,9 @@ class Column(nn.Module):
 class Columns(nn.Module):
     """The columns of all sets."""
 
-    def __init__(self, sets: int, width: int) -> None:
+    def __init__(self, sets: int) -> None:
         super().__init__()
-        self.columns = nn.ModuleList(Column(sets - 1, width) for _ in range(sets))
+        self.columns = nn.ModuleList(Column(sets - 1) for _ in range(sets))
 
     def forward(self, images: Tensor, place: int) -> Tensor:
         """Return the features of a set's column; only that one is differentiated."""
@@ -82,32 +80,20 @@ class Columns(nn.Module):
 class ProgressiveNetwork(TaskAwareNetwork):
     """The columns and a set's last layer."""
 
-    def __init__(self, sets: int, given: Mapping[str, Any], place: int, classes: int) -> None:
-        super().__init__(Columns(sets, int(given["width"])), place=place, classes=classes)
-
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.head(self.encoder(images, self.place))
         return logits
 
 
-class ProgressiveTask(TaskAwareTask):
-    """Learns a set with its column."""
-
-    build = ProgressiveNetwork
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProgressiveNets(TaskAware):
-    """Progressive Nets; options `sets` and `width`."""
+    """Progressive Nets as a learner."""
 
     name = "progressive"
-    makes = ProgressiveTask
-    known = {"width": 8}  # noqa: RUF012 - as the base class says
 
-    def random_initialization(self, seed: int) -> Tensor:
-        network, generator = self.network(), torch.Generator().manual_seed(seed)
-        initialize(network, generator)
-        for name, parameter in network.named_parameters():
-            if name.endswith("scales"):
-                nn.init.uniform_(parameter, 0.0, SMALL, generator=generator)
-        return flatten_parameters(network).vector[: self.shared_layout().size].clone()
+    def build(self, place: int, classes: int) -> ProgressiveNetwork:
+        return ProgressiveNetwork(Columns(len(self.sets)), place, classes)
+
+    def draw(self, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
+        if name == "scales":
+            nn.init.uniform_(parameter, 0.0, SMALL, generator=generator)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,6 +19,7 @@ from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import ImagesConfig
+from leap_rl.tasks.images.formats import Labelled
 from leap_rl.training.runtime.local import LocalClient
 from tests.commands import LOCALLY, Refused
 from tests.end_to_end.whole_runs import initializations
@@ -76,7 +74,7 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
         parameter.data = value
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=6)
-    training = task._data.training
+    training = task.data.training
     order = torch.cat(
         [
             torch.randperm(48, generator=torch.Generator().manual_seed(seed))
@@ -100,17 +98,17 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
     theirs = torch.cat([one.detach().flatten() for one in network.parameters()])
     ours = torch.cat([one.flatten() for one in task.learner.flat.copies().values()])
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
-    assert math.isclose(task._rate(3), 0.5)
 
 
 def test_no_test_image_and_no_validation_image_is_ever_in_a_batch(data: Path) -> None:
     task, _ = make_task(data)
 
-    def seen(part: Any) -> set[bytes]:
-        return {one.numpy().tobytes() for one in task._shown(part).images}
+    def seen(part: Labelled) -> set[bytes]:
+        places = torch.arange(len(part.labels))
+        return {one.numpy().tobytes() for one in task.shown(part, places).images}
 
     shown = [one.numpy().tobytes() for update in range(18) for one in task.batch(update).images]
-    parts = task._data
+    parts = task.data
     assert len(shown) == 3 * 48
     assert set(shown[:48]) == set(shown[48:96]) == seen(parts.training)
     assert shown[:48] != shown[48:96]
@@ -125,7 +123,7 @@ def test_the_test_error_is_measured_once_at_the_end(data: Path) -> None:
     assert [i for i, one in enumerate(progress) if "validation_error" in one.losses] == [47]
     assert progress[0].losses["training_error"] > 0.4
     assert progress[-1].losses["test_error"] < 0.1
-    assert task.evaluate(task._data.test)[1] == progress[-1].losses["test_error"]
+    assert task.evaluate(task.data.test)[1] == progress[-1].losses["test_error"]
     untested, _ = make_task(data, ImagesConfig(updates=1, test=False, validation=0.2))
     assert "test_error" not in run(untested)[0].losses
 
@@ -214,15 +212,3 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
     capsys.readouterr()
     assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) != 0
     assert "holds other images" in capsys.readouterr().err
-
-
-def test_the_average_of_deviations_is_never_zero(tmp_path: Path) -> None:
-    """A set of one gray is divided by 1."""
-    (tmp_path / "gray").mkdir()
-    flat = {"x_train": np.zeros((8, 32, 32), np.uint8), "y_train": np.arange(8) % 2}
-    arrays = flat | {"x_test": flat["x_train"], "y_test": flat["y_train"]}
-    np.savez(tmp_path / "gray/gray.npz", **arrays)
-    task = TaskConfig(kind="images", games=["gray"], data=str(tmp_path))
-    made = make_learner(task=task, agent=AgentConfig())(TaskSpec(game="gray", seed=1))
-    assert isinstance(made, ImageSetTask)
-    assert made.batch(0).images.isfinite().all()

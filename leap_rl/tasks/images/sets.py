@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.images.config import SET_POOLS, TRAINING_IMAGES, ImagesConfig
-from leap_rl.tasks.images.data import decode, read_omniglot, sources
-from leap_rl.tasks.images.formats import Labelled, Parts, read_parts, refused
+from leap_rl.tasks.images.data import SIDE, decode, read_omniglot, sources
+from leap_rl.tasks.images.formats import Labelled, Parts, read_parts
 
 _DEVIATIONS: Final = {
     "cifar10": ((125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)),
@@ -112,23 +112,29 @@ def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
     """Read a set, its images in orders of their own; ValueError if it cannot be, or not parted."""
     folder = Path(path).expanduser() / name
     whole, test = read_parts(folder) if folder.is_dir() else _alphabet(path, name)
-    classes = _classes(folder, whole, test)
-    training = _take(whole, _order(name, "training", len(whole.labels))[: config.limit])
-    count = len(training.labels)
+    learned = _order(name, "training", len(whole.labels))[: config.limit]
+    tested = _order(name, "test", len(test.labels))[: config.limit]
+    count = len(learned)
     validating = round(config.validation * count)
     if not 0 < validating < count:
-        what, least = ("validate on", 0.5 / count) if validating == 0 else ("learn from", None)
-        way_out = f"at least {least:.2g}" if least else "a smaller share"
+        what, share = ("learn from", "smaller") if validating else ("validate on", "larger")
         raise ValueError(
             f"task.images.validation = {config.validation}: of the {count} training images of "
-            f"{name!r} it leaves none to {what}; take {way_out}, or a larger task.images.limit"
+            f"{name!r} it leaves none to {what}; take a {share} share, or more images"
         )
-    mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(training.images)
+    mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(whole.images)
+    training, validation, testing = (
+        Labelled(part.images[places], part.labels[places])
+        for part, places in (
+            *((whole, learned[:-validating]), (whole, learned[-validating:])),
+            (test, tested),
+        )
+    )
     return ImageSet(
-        training=Labelled(*(part[:-validating] for part in training)),
-        validation=Labelled(*(part[-validating:] for part in training)),
-        test=_take(test, _order(name, "test", len(test.labels))[: config.limit]),
-        classes=classes,
+        training=training,
+        validation=validation,
+        test=testing,
+        classes=int(whole.labels.max()) + 1,
         mean=mean,
         deviation=deviation,
     )
@@ -154,43 +160,21 @@ def _order(*path: str | int) -> NDArray[np.intp]:
     return np.argsort(np.random.PCG64(seed).random_raw(int(path[-1])), kind="stable")
 
 
-def _take(part: Labelled, order: NDArray[np.intp]) -> Labelled:
-    return Labelled(part.images[order], part.labels[order])
-
-
 def _deviations(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean, deviation = images.mean() / 255.0, images.std() / 255.0
     return (float(mean),), (float(deviation) or 1.0,)
 
 
-def _classes(folder: Path, training: Labelled, test: Labelled) -> int:
-    """Return the number of classes; ValueError if the labels are not those of its images."""
-    classes = int(training.labels.max()) + 1
-    present = np.bincount(training.labels.clip(0), minlength=classes)
-    for part, labels in (("training", training.labels), ("test", test.labels)):
-        wrong = labels[(labels < 0) | (labels >= classes)]
-        if len(wrong):
-            raise refused(
-                folder, f"{part} label {wrong[0]} is beyond the {classes} classes of training"
-            )
-    if not present.all():
-        raise refused(
-            folder, f"label {classes - 1} is beyond the classes: none has label {present.argmin()}"
-        )
-    return classes
-
-
 def _alphabet(path: str, name: str) -> Parts:
     """Return an alphabet's characters: of 15 drawers to learn from, of the last 5 to test on."""
-    characters = read_omniglot(path).alphabets[name]
+    characters = read_omniglot(path).alphabets[name].values()
     try:
-        images = np.array([[decode(png) for png in drawers] for drawers in characters.values()])
+        images = np.array([[decode(png) for png in drawers] for drawers in characters])
     except ValueError as error:
         raise ValueError(f"task.data = {path}: {name}: {error}") from None
-    labels = np.arange(len(images))[:, None] * np.ones((1, images.shape[1]), np.int64)
-
-    def part(drawers: slice) -> Labelled:
-        shown = images[:, drawers]
-        return Labelled(shown.reshape(-1, *shown.shape[2:], 1), labels[:, drawers].reshape(-1))
-
-    return part(slice(TRAINING_IMAGES)), part(slice(TRAINING_IMAGES, None))
+    labels = np.arange(len(images))[:, None].repeat(images.shape[1], axis=1)
+    learning, testing = (
+        Labelled(images[:, drawers].reshape(-1, SIDE, SIDE, 1), labels[:, drawers].reshape(-1))
+        for drawers in (slice(TRAINING_IMAGES), slice(TRAINING_IMAGES, None))
+    )
+    return learning, testing
