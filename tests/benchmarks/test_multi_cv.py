@@ -214,7 +214,7 @@ def test_the_table_is_made_and_made_again_from_its_cells(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["multi_cv", "--data", str(data), "--held_out", "mnist", "--repeats", "1"]
-    words += ["--meta_steps", "1", "--evaluation_epochs", "1", "--batch_size", "16"]
+    words += ["--meta_steps", "1", "--evaluation_epochs", "1"]
     words += ["--methods", "leap", "hat", "none", "--out", str(tmp_path), "--processes", "1"]
     monkeypatch.setattr("sys.argv", words)
     assert multi_cv.main() == 0, capsys.readouterr().err
