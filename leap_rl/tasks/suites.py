@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leap_rl.core.choices import Domain
 from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode, resolve_games
 from leap_rl.envs.names import parse_game
-from leap_rl.tasks.images.config import POOLS, SET_POOLS, SOURCE
+from leap_rl.tasks.images.config import POOLS, SOURCE
 from leap_rl.tasks.options import MIXED, SIZES, TaskOptions
 from leap_rl.tasks.suite import ActionSpace, GameSuite, OwnVector, Suite, T, check_games
 
@@ -267,7 +267,7 @@ class ImageSetsSuite(ImageSuite):
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the sets; none where a pool is named, whose sets the data knows."""
-        return () if set(games) & set(SET_POOLS) else tuple(games)
+        return () if list(games) in (["pretraining"], ["all"]) else tuple(games)
 
     def updates(self, task: TaskOptions) -> int:
         """Return K where it is given; 0 where epochs say it, for each set its own."""
@@ -285,11 +285,9 @@ class ImageSetsSuite(ImageSuite):
 
     def resolve(self, task: T) -> T:
         """Return the options with the sets spelled out, each read once, and the data's SHA-256."""
-        from leap_rl.tasks.images.sets import resolve_sets
-
         folder = self._open(task)
-        asked = [task.games] if isinstance(task.games, str) else list(task.games)
-        games = list(resolve_sets(asked, folder))
+        asked = (task.games,) if isinstance(task.games, str) else tuple(task.games)
+        games = list(check_games(f"images in {task.data}", asked, folder.names))
         found = replace(task, games=games, data_sha256=folder.sha256)
         for game in games:
             self.images(found, game)

@@ -180,7 +180,7 @@ def test_what_is_asked_for_and_is_not_there_is_one_line(tmp_path: Path) -> None:
     write_idx(tmp_path / "mnist")
     for options, says in (
         ({"data": None}, r"task\.data = null: task\.kind = images needs a folder"),
-        ({"games": ["minst"]}, r"'minst' is no data set in task\.data; did you mean 'mnist'\?"),
+        ({"games": ["minst"]}, r"'minst' is no game of task\.kind = images in /.*'mnist'\?"),
         ({"games": ["mnist", "mnist"]}, "each once"),
         ({"data_sha256": "0" * 64}, "holds other images"),
         (

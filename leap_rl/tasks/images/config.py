@@ -57,9 +57,6 @@ class OmniglotConfig:
 
 Schedule = Literal["constant", "cosine"]
 
-SET_POOLS = ("pretraining", "all")
-"""Names that stand for all data sets in task.data."""
-
 
 @dataclass(frozen=True)
 class ImagesConfig:

@@ -9,9 +9,7 @@ Which images a limit takes, and which validate, belongs to the data, not to a ru
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.tasks.images.config import SET_POOLS, TRAINING_IMAGES, ImagesConfig
+from leap_rl.tasks.images.config import TRAINING_IMAGES, ImagesConfig
 from leap_rl.tasks.images.data import SIDE, decode, read_omniglot, sources
 from leap_rl.tasks.images.formats import Labelled, Parts, read_parts
 
@@ -88,23 +86,6 @@ def read_folder(path: str) -> Folder:
             "with its four IDX files (docs/multi_cv.md)"
         )
     return Folder(names, digest.hexdigest())
-
-
-def resolve_sets(asked: Sequence[str], folder: Folder) -> tuple[str, ...]:
-    """Return the sets that `task.games` names; ValueError for an unknown or double one."""
-    names: list[str] = []
-    for name in asked:
-        if name in SET_POOLS:
-            names += folder.names
-        elif name in folder.names:
-            names.append(name)
-        else:
-            close = get_close_matches(name, folder.names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(folder.names)}"
-            raise ValueError(f"task.games: {name!r} is no data set in task.data; {hint}")
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"task.games = {names}: name at least one data set, each once")
-    return tuple(names)
 
 
 @lru_cache(maxsize=4)
