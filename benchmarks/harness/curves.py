@@ -26,6 +26,8 @@ class Curve:
     """Of each update's batch, before the update, [K]; 0 to 1."""
     final_validation_error: float
     """After the last update; 0 to 1."""
+    final_test_error: float = float("nan")
+    """The same on test images, where a task has any."""
 
     @property
     def area(self) -> float:
@@ -37,16 +39,17 @@ def learn(make_task: Callable[[TaskSpec], Task], spec: TaskSpec, theta0: Tensor)
     """Learn a task from shared parameters, float32 [P]."""
     task = make_task(spec)
     errors: list[float] = []
-    validation = float("nan")
+    validation = test = float("nan")
     try:
         task.start(theta0)
         while not task.done:
             losses = task.advance(_ignore).losses
             errors.append(losses["training_error"])
             validation = losses.get("validation_error", validation)
+            test = losses.get("test_error", test)
     finally:
         task.close()
-    return Curve(tuple(errors), validation)
+    return Curve(tuple(errors), validation, test)
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:

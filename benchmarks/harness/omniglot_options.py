@@ -62,10 +62,13 @@ def check_images(given: argparse.Namespace) -> None:
     Raises:
         ValueError: There are others.
     """
-    data, out = given.data, given.out
-    if not Path(data).expanduser().exists():
-        return  # a missing cell raises the error
-    found, kept = read_omniglot(data).sha256, out / "images.sha256"
+    if Path(given.data).expanduser().exists():  # otherwise a missing cell raises the error
+        refuse_other_images(given, read_omniglot(given.data).sha256)
+
+
+def refuse_other_images(given: argparse.Namespace, found: str) -> None:
+    """Raise ValueError if the images' SHA-256 is not that which the finished cells were made of."""
+    data, out, kept = given.data, given.out, given.out / "images.sha256"
     if not kept.exists():
         out.mkdir(parents=True, exist_ok=True)
         kept.write_text(f"{found}\n")

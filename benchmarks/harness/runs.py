@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,9 @@ from leap_rl.tracking.jsonl import read_rows
 _QUIET: Final = {"tracking.console": "quiet", "tracking.tensorboard": False}
 
 
-def meta_train(path: Path, options: Mapping[str, Any], *, meta_steps: int) -> Path:
+def meta_train(
+    path: Path, options: Mapping[str, Any], *, meta_steps: int, trusts_imports: bool = False
+) -> Path:
     """Meta-train in a process of its own, one task after another, and return the initialization.
 
     Args:
@@ -21,6 +24,7 @@ def meta_train(path: Path, options: Mapping[str, Any], *, meta_steps: int) -> Pa
             done.
         options: Of `leap-rl train` by dotted name, in which the number of meta-steps is missing.
         meta_steps: How many.
+        trusts_imports: Whether modules may be imported that an option names.
 
     Raises:
         ValueError: The options are refused, as they are wrong or not those that made the run that
@@ -32,9 +36,13 @@ def meta_train(path: Path, options: Mapping[str, Any], *, meta_steps: int) -> Pa
     if not folder.exists():
         # What was torn before it was a run is of no use.
         options = {**options, "runtime.kind": "local", **_QUIET}
-        call(Request(action="make", command="train", place=place, options=options, quiet=True))
+        request = Request(action="make", command="train", place=place, options=options, quiet=True)
+        call(replace(request, trusts_imports=trusts_imports))
     elif (folder.latest() or 0) < meta_steps:
-        call(Request(action="resume", command="resume", place=place, options=options, quiet=True))
+        request = Request(
+            action="resume", command="resume", place=place, options=options, quiet=True
+        )
+        call(replace(request, trusts_imports=trusts_imports))
     return folder.checkpoint(meta_steps) / INITIALIZATION
 
 

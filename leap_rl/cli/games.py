@@ -55,6 +55,7 @@ def _list_all() -> None:
     say("freeway@mode=4,difficulty=1; the pool modes:freeway is all of its modes.")
     say(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
     say("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
+    say("task.kind = images: the data sets in task.data, see docs/multi_cv.md")
 
 
 def _short(numbers: Sequence[int]) -> str:

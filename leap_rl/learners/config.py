@@ -16,13 +16,14 @@ ClassifierShare = Literal["all_but_last", "all"]
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """Plain gradient descent on images. "Paper" is Leap's appendix on Omniglot."""
+    """Plain gradient descent on images. "Paper" is Leap's appendices on Omniglot and Multi-CV."""
 
     lr: float = 0.1
     """Learning rate of the task's gradient descent, without momentum. Paper."""
 
     augment: bool = True
-    """Turn, scale and shift each image at random whenever it is shown. Paper."""
+    """Turn, scale and shift each image at random whenever it is shown. Paper. Of Omniglot alone:
+    task.kind = images shows images as they are, as the paper does."""
 
     share: ClassifierShare = "all_but_last"
     """Parameters that are learned across tasks. all_but_last: the convolutions; the last layer
@@ -33,8 +34,9 @@ class ClassifierConfig:
     bfloat16 takes 0.6 of the time on processors with units for it (AMX or AVX512_BF16)."""
 
     validate_every: int | None = None
-    """Updates between two validations, each a pass over the task's 100 held-back images. None
-    validates once, after the last update."""
+    """Updates between two validations, each a pass over the task's held-back images, 100 of
+    Omniglot's. None validates once, after the last update, or with task.images.patience after each
+    one."""
 
     def __post_init__(self) -> None:
         if self.validate_every is not None and self.validate_every < 1:

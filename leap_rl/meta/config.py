@@ -99,8 +99,8 @@ class MetaConfig:
 
     updates_per_round: int | None = None
     """With pretraining, the updates of a game's agent in a round, which is a meta-step here: 1 is
-    synchronous multi-task SGD. It takes the place of task.agent_steps, or of
-    task.omniglot.updates. None takes what these say."""
+    synchronous multi-task SGD. It takes the place of task.agent_steps,
+    task.omniglot.updates, or task.images' epochs. None takes what these say."""
 
     init: str = "random"
     """What meta-training starts from: `random`, RUN, RUN@12 or RUN@best, pretrained:NAME,

@@ -90,13 +90,16 @@ def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Seque
 def _announce_classifiers(
     folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]
 ) -> None:
-    """Print the paper's measures of each alphabet, by slot."""
+    """Print the paper's measures of each alphabet or data set, by slot."""
     say("\nLearned; the area is that under the training-error curve, as a share of the whole.")
     for slot, game in learned.items():
         training, validation = f"error/{game}/training", f"error/{game}/validation"
         area = fmean(row[training] for row in rows if training in row)
         final = [row[validation] for row in rows if validation in row][-1]
         say(f"  {game:<24} area {area:>6.1%}  final validation error {final:>6.1%}", end="")
+        for row in rows:
+            if (test := row.get(f"error/{game}/test")) is not None:  # once, at the end
+                say(f"  test error {test:>6.1%}", end="")
         say(f"  {shown(folder.agent(slot, game))}")
 
 

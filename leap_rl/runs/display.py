@@ -50,6 +50,12 @@ ATARI_AGENT_STEPS = 96_000
 def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str] | None:
     """Return how to compare a run's initialization with random ones; none for what has no games."""
     suite = task.suite
+    if task.kind == "images":
+        return (
+            "learn another data set from this initialization",
+            f"learn --init {run} --task.kind images --task.games '[\"NAME\"]' "
+            f"--task.data {task.data}",
+        )
     if suite.unit == "examples":
         return (
             "learn alphabets that it never saw from this initialization",

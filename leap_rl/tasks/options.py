@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from leap_rl.core.choices import Domain, OnDivergence
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
-from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.images.config import ImagesConfig, OmniglotConfig
 
 MIXED: Final = "mixed"
 """The game whose environments are dealt over all games, see `TaskOptions.mix_games`."""
@@ -46,18 +46,19 @@ class TaskOptions:
     kind: str = "atari"
     """The suite that the games are from. atari: ALE's games. gymnasium: environments by their
     Gymnasium ids, your own too. catch: a small pixel game, for trying things out. omniglot:
-    handwritten characters to classify, an alphabet a game (the paper's image experiment).
-    quadratic: noisy bowls with closed forms, for tests. Who learns them says agent.algorithm."""
+    handwritten characters to classify, an alphabet a game (the paper's first experiment). images:
+    data sets to classify, a folder a game (its second, Multi-CV). quadratic: noisy bowls with
+    closed forms, for tests. Who learns them says agent.algorithm."""
 
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
     actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
     them. A game's modes and difficulties are games too, such as freeway@mode=4,difficulty=1, and
     modes:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
-    or the pools pretraining, held_out and all, see task.omniglot. gymnasium: ids and what their
-    environments are made with, ID@key=value,key=value; an id with a module, module:ID, needs
-    --trust_imports on the command line. For the other kinds, pretraining and all are all that
-    there is."""
+    or the pools pretraining, held_out and all, see task.omniglot. images: folders in task.data, and
+    alphabets there. gymnasium: ids and what their environments are made with,
+    ID@key=value,key=value; an id with a module, module:ID, needs --trust_imports on the command
+    line. For the other kinds, and images, pretraining and all are all that there is."""
 
     mix_games: bool = False
     """Domain randomisation: one agent plays all of task.games at once. Environment i plays game i
@@ -87,14 +88,17 @@ class TaskOptions:
     atari: AtariConfig = field(default_factory=AtariConfig)
 
     data: str | None = None
-    """Where Omniglot's images lie: the folder of images_background and images_evaluation, as
-    folders or zips, or of the minimal splits. For task.kind = omniglot alone."""
+    """Where the images lie. omniglot: the folder of images_background and images_evaluation, as
+    folders or zips, or of the minimal splits. images: a folder of data sets (docs/multi_cv.md), in
+    which Omniglot's may lie too. For these kinds alone."""
 
     data_sha256: str | None = None
     """SHA-256 of the images, however they are packed. Found when the run is made, and written
     down; what is given must be met."""
 
     omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
+
+    images: ImagesConfig = field(default_factory=ImagesConfig)
 
     gymnasium: GymnasiumConfig = field(default_factory=GymnasiumConfig)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from leap_rl.envs.workers import Slice
     from leap_rl.tasks.images.data import Omniglot
+    from leap_rl.tasks.images.sets import Folder, ImageSet
 
 
 class AtariSuite(GameSuite):
@@ -186,14 +187,19 @@ class CatchSuite(GameSuite):
         return lambda *, num_envs, first: CatchEnvs(game, num_envs=num_envs)
 
 
-class OmniglotSuite(Suite):
+class ImageSuite(Suite):
+    """Images to classify."""
+
+    subject = "images to classify"
+    learned_by = "classifier"
+    unit = "examples"
+
+
+class OmniglotSuite(ImageSuite):
     """Alphabets to classify the characters of."""
 
     kind = "omniglot"
-    subject = "images to classify"
-    learned_by = "classifier"
     options = ("data", "data_sha256", "omniglot")
-    unit = "examples"
     compared_by = "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
@@ -239,13 +245,74 @@ def open_data(task: TaskOptions) -> Omniglot:
             f"images_background.zip and images_evaluation.zip from {SOURCE} and name their folder"
         )
     data = read_omniglot(task.data)
-    if task.data_sha256 not in (None, data.sha256):
+    _check_sha256(task, data.sha256)
+    return data
+
+
+def _check_sha256(task: TaskOptions, found: str) -> None:
+    if task.data_sha256 not in (None, found):
         raise ValueError(
-            f"task.data = {task.data}: holds other images (SHA-256 {data.sha256}) than "
+            f"task.data = {task.data}: holds other images (SHA-256 {found}) than "
             f"task.data_sha256 = {task.data_sha256}; name the folder with those that the run began "
             "with"
         )
-    return data
+
+
+class ImageSetsSuite(ImageSuite):
+    """Data sets to classify, each with as many updates as its epochs have."""
+
+    kind = "images"
+    options = ("data", "data_sha256", "images")
+    compared_by = "benchmarks/paper/multi_cv.py compares initializations of classifiers"
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        """Return the sets; none where a pool is named, whose sets the data knows."""
+        return () if list(games) in (["pretraining"], ["all"]) else tuple(games)
+
+    def updates(self, task: TaskOptions) -> int:
+        """Return K where it is given; 0 where epochs say it, for each set its own."""
+        return task.images.updates or 0
+
+    def with_updates(self, task: T, updates: int) -> T:
+        return replace(task, images=replace(task.images, updates=updates or None))
+
+    def budget(self, task: TaskOptions) -> int:
+        """Return the largest of the sets' budgets, in images."""
+        from leap_rl.tasks.images.sets import updates_of
+
+        most = (updates_of(str(task.data), game, task.images) for game in task.resolved_games)
+        return task.images.batch_size * max(most, default=self.updates(task))
+
+    def resolve(self, task: T) -> T:
+        """Return the options with the sets spelled out, each read once, and the data's SHA-256."""
+        folder = self._open(task)
+        asked = (task.games,) if isinstance(task.games, str) else tuple(task.games)
+        games = list(check_games(f"images in {task.data}", asked, folder.names))
+        found = replace(task, games=games, data_sha256=folder.sha256)
+        for game in games:
+            self.images(found, game)
+        return found
+
+    def check_machine(self, task: TaskOptions) -> None:
+        self._open(task)
+
+    def images(self, task: TaskOptions, game: str) -> ImageSet:
+        """Return a set's images, see `read_set`."""
+        from leap_rl.tasks.images.sets import read_set
+
+        return read_set(str(task.data), game, task.images)
+
+    def _open(self, task: TaskOptions) -> Folder:
+        from leap_rl.tasks.images.sets import read_folder
+
+        if task.data is None:
+            raise ValueError(
+                "task.data = null: task.kind = images needs a folder of data sets, such as mnist "
+                "with its four IDX files; name it (docs/multi_cv.md)"
+            )
+        folder = read_folder(task.data)
+        _check_sha256(task, folder.sha256)
+        return folder
 
 
 QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
@@ -272,6 +339,7 @@ SUITES: dict[str, Suite] = {
         GymnasiumSuite(),
         CatchSuite(),
         OmniglotSuite(),
+        ImageSetsSuite(),
         QuadraticSuite(),
     )
 }

@@ -21,6 +21,7 @@ TABLES = {
     "ablation": "omniglot_ablation",
     "jacobian": "omniglot_jacobian",
     "jacobian_layer": "omniglot_jacobian",
+    "multi_cv": "multi_cv",
 }
 """The script of each, in the order of the page."""
 
@@ -33,7 +34,7 @@ def command_of(table: str) -> list[str]:
     return list(COMMANDS[list(TABLES).index(table)])
 
 
-@pytest.mark.parametrize("table", ["scores", "share_all", "ablation"])
+@pytest.mark.parametrize("table", ["scores", "share_all", "ablation", "multi_cv"])
 def test_a_table_is_made_again_from_its_results(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

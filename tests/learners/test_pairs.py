@@ -11,6 +11,7 @@ from leap_rl.cli import main
 from leap_rl.training.runtime.ray.environment import LOCAL as LOCAL_CLUSTER
 from leap_rl.training.runtime.ray.environment import make_ray_runtime
 from tests.envs.own_vectors import WALKS
+from tests.tasks.image_sets import write_idx
 from tests.tasks.omniglot_images import write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,7 @@ TASKS = {
         *("--task.kind", "catch", "--task.games", "all", "--task.mix_games", "true", *GAMES),
     ],
     "`omniglot`": ["--task.kind", "omniglot", "--task.games", '["Greek"]'],
+    "`images`": ["--task.kind", "images", "--task.games", '["mnist"]'],
     "`quadratic`": ["--task.kind", "quadratic", "--task.games", '["bowl_0"]', *GAMES],
 }
 LEARNERS = {
@@ -104,6 +106,9 @@ def test_a_pair_runs_or_is_refused_in_these_words(
     if pair[0] == "`omniglot`":
         write_folder(tmp_path / "images" / "images_background", {"Greek": 20, "Latin": 20})
         words += ["--task.data", str(tmp_path / "images"), "--task.omniglot.updates", "2"]
+    if pair[0] == "`images`":
+        write_idx(tmp_path / "images" / "mnist")
+        words += ["--task.data", str(tmp_path / "images"), "--task.images.updates", "2"]
     status, error = main(["learn", *words]), capsys.readouterr().err
     if says == "runs":
         assert status == 0, error

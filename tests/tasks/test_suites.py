@@ -18,7 +18,7 @@ def test_each_suite_has_the_name_that_it_is_asked_for_by() -> None:
 
 
 def test_what_only_another_suite_reads_is_without_effect() -> None:
-    assert TaskConfig().without_effect == ("gymnasium", "data", "data_sha256", "omniglot")
+    assert TaskConfig().without_effect == ("gymnasium", "data", "data_sha256", "omniglot", "images")
     omniglot = TaskConfig(kind="omniglot", games=["Greek"])
     assert set(omniglot.without_effect) == set(OPTIONS) - {"data", "data_sha256", "omniglot"}
     for option, value in {

@@ -1,1 +1,1 @@
-"""Omniglot: characters to classify, an alphabet a game (the paper's image experiment)."""
+"""Images to classify: Omniglot's alphabets, and data sets (the paper's image experiments)."""

@@ -77,7 +77,7 @@ def read_omniglot(path: str) -> Omniglot:
     """
     found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
-    for source in _sources(Path(path).expanduser()):
+    for source in sources(Path(path).expanduser()):
         for (alphabet, character, image), data in _images(source):
             if source_of.setdefault(alphabet, source) == source:
                 found.setdefault(alphabet, {}).setdefault(character, []).append((image, data))
@@ -147,7 +147,8 @@ def _coverage(size: int, side: int) -> NDArray[np.float64]:
     return share
 
 
-def _sources(path: Path) -> list[Path]:
+def sources(path: Path) -> list[Path]:
+    """Return the splits at a path; ValueError if there is no such path."""
     if not path.exists():
         raise ValueError(
             f"task.data = {path}: there is no such file or folder; Omniglot's "

@@ -80,6 +80,11 @@ class TaskRecorder:
         if self.agent_steps * CURVE_POINTS >= point * self.agent_steps_total:
             self._close_interval()
 
+    def end(self) -> None:
+        """Close the interval in which a task ended before its budget did, if one is open."""
+        if self._interval_losses.counts:
+            self._close_interval()
+
     def progress(self) -> TaskProgress:
         """Return how the task stands, with its speed since the last call."""
         now = self.clock()

@@ -173,6 +173,7 @@ class Trainer:
                     if isinstance(answer, messages.Abandon):
                         return answer
                     self.on_fault_point(SENT[due])
+            recorder.end()
             # Before the end point: its batch is one that the agent never learns from.
             carried = agent_to_carry(task) if self.method.carries_agents else None
             path.end(end_of_path(task, batches=self.method.end_batches))

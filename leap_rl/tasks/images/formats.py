@@ -1,0 +1,139 @@
+"""Readers of labelled images, as they are published; never of a pickle.
+
+    mnist/train-images-idx3-ubyte, train-labels-..., t10k-...    IDX, also as .gz
+    cifar10/data_batch_1.bin ... test_batch.bin                  CIFAR's binary form
+    cifar100/train.bin, test.bin                                 the same, by fine labels
+    svhn/train_32x32.mat, test_32x32.mat                         by scipy
+    signs/signs.npz             x_train, y_train, x_test and y_test, uint8 images
+
+N: images. H, W: height and width, both 28 or 32. C: channels, 1 or 3.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Labelled(NamedTuple):
+    """Images and their classes."""
+
+    images: NDArray[np.uint8]
+    """[N, H, W, C]."""
+    labels: NDArray[np.int64]
+    """[N], from 0."""
+
+
+Parts: TypeAlias = tuple[Labelled, Labelled]
+"""Training images and test images."""
+
+
+def read_parts(folder: Path) -> Parts:
+    """Read a folder's training and test images; ValueError, in one line, if they cannot be."""
+    try:
+        training, test = (_labelled(part, *arrays) for part, arrays in _read(folder).items())
+        _check_classes(training.labels, test.labels)
+    except Exception as error:  # numpy and scipy raise many kinds for what is damaged
+        what = (
+            f"{Path(error.filename).name} is missing"
+            if isinstance(error, FileNotFoundError)
+            else error
+        )
+        reason = " ".join(str(what).split())
+        raise ValueError(
+            f"task.data: {folder}: {reason}; copy the data again, in a form that docs/multi_cv.md "
+            "lists"
+        ) from None
+    return training, test
+
+
+def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+    """Return the images and labels of both parts, unchecked."""
+    names = sorted(file.name for file in folder.iterdir())
+    if any("-ubyte" in name for name in names):
+        return {part: (_idx(folder, part, "images", 3), _idx(folder, part, "labels", 1))
+                for part in ("train", "t10k")}  # fmt: skip
+    if "train.bin" in names:
+        return {part: _cifar([folder / f"{part}.bin"], labels=2) for part in ("train", "test")}
+    if batches := sorted(folder.glob("data_batch_*.bin")):
+        return {"train": _cifar(batches), "test": _cifar([folder / "test_batch.bin"])}
+    if "train_32x32.mat" in names:
+        return {part: _mat(folder / f"{part}_32x32.mat") for part in ("train", "test")}
+    for table in folder.glob("*.npz"):
+        with np.load(table, allow_pickle=False) as file:
+            return {part: (file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")}
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".p", ".pkl", ".pickle") or file.read_bytes()[:1] == b"\x80":
+            raise ValueError(f"{file.name} is a pickle, which may run anything when it is read")
+    raise ValueError("has no images")
+
+
+def _idx(folder: Path, part: str, what: str, dimensions: int) -> NDArray[Any]:
+    path = folder / f"{part}-{what}-idx{dimensions}-ubyte"
+    zipped = path.with_name(f"{path.name}.gz")
+    data = gzip.decompress(zipped.read_bytes()) if zipped.exists() else path.read_bytes()
+    magic, start = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
+    if data[:4] != magic:
+        raise ValueError(
+            f"{path.name} begins with {data[:4].hex() or 'nothing'}, and IDX of {dimensions} "
+            f"dimensions with {magic.hex()}"
+        )
+    shape = struct.unpack(f">{dimensions}I", data[4:start])
+    if len(data) != start + math.prod(shape):
+        raise ValueError(
+            f"{path.name} has {len(data)} bytes, and its head says {start + math.prod(shape)}"
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _cifar(paths: list[Path], labels: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
+    data, size = b"".join(path.read_bytes() for path in paths), labels + 3072
+    if len(data) % size:
+        raise ValueError(f"{paths[-1].name} ends within an image, each of {size} bytes")
+    rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+    images = rows[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return images, rows[:, labels - 1]  # of CIFAR-100 the fine label
+
+
+def _mat(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    from scipy.io import loadmat
+
+    found = loadmat(str(path), variable_names=["X", "y"])
+    return found["X"].transpose(3, 0, 1, 2), found["y"] % 10  # 10 stands for the digit 0
+
+
+def _labelled(part: str, images: NDArray[Any], labels: NDArray[Any]) -> Labelled:
+    labels, shape = labels.reshape(-1), list(images.shape)
+    images = images[..., None] if images.ndim == 3 else images
+    sides = images.shape[1:3]
+    if (
+        images.dtype != np.uint8
+        or sides not in ((28, 28), (32, 32))
+        or images.shape[3] not in (1, 3)
+    ):
+        raise ValueError(
+            f"{part} images are {images.dtype} {shape}, and must be uint8 of 28 × 28 or 32 × 32 "
+            "pixels, gray or with 3 channels"
+        )
+    if len(images) != len(labels) or not len(images):
+        raise ValueError(f"{part} has {len(images)} images and {len(labels)} labels")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"{part} labels are {labels.dtype}, and must be whole numbers")
+    return Labelled(np.ascontiguousarray(images), labels.astype(np.int64))
+
+
+def _check_classes(training: NDArray[np.int64], test: NDArray[np.int64]) -> None:
+    known = np.unique(training)
+    beyond = np.setdiff1d(known, np.arange(len(known)))
+    beyond = np.setdiff1d(test, known) if not len(beyond) else beyond
+    if len(beyond):
+        raise ValueError(
+            f"label {beyond[0]} is beyond the classes, whose numbers go from 0 without a gap "
+            f"({len(known)} have training images)"
+        )

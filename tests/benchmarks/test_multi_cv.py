@@ -1,0 +1,232 @@
+"""HAT and Progressive Nets against what must hold of them, and the table of all methods."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.paper import hat, multi_cv
+from benchmarks.paper.hat import HAT, HATTask, compensation
+from benchmarks.paper.progressive import ProgressiveNets
+from benchmarks.paper.task_aware import TaskAware
+from leap_rl.core.parsing import parse_options
+from leap_rl.learners.classifier.classifier import Batch, make_classifier
+from leap_rl.learners.classifier.sets import ImageSetTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.config import TrainConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images.config import ImagesConfig
+from tests.tasks.image_sets import write_idx
+
+SETS = ["fashion", "mnist", "other"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sets")
+    for seed, name in enumerate(SETS):
+        write_idx(folder / name, seed=seed)
+    return folder
+
+
+def learner(kind: type[TaskAware], data: Path) -> TaskAware:
+    images = ImagesConfig(updates=5, batch_size=8, test=False)
+    task = TaskConfig(kind="images", games=SETS, data=str(data), images=images)
+    return kind(task=task, agent=AgentConfig(options={"sets": SETS}))
+
+
+def made(tasks: TaskAware, game: str, start: Tensor) -> ImageSetTask:
+    task = tasks(TaskSpec(game=game, seed=1))
+    assert isinstance(task, ImageSetTask)
+    task.start(start)
+    return task
+
+
+def learned(task: ImageSetTask) -> Tensor:
+    while not task.done:
+        task.advance(lambda point: None)
+    return task.learner.shared.clone()
+
+
+def logits(task: ImageSetTask, shared: Tensor, batch: Batch) -> Tensor:
+    task.learner.load_shared(shared)
+    with torch.no_grad():
+        found: Tensor = task.learner.network(batch.images)
+    return found
+
+
+def encoder_parts(tasks: TaskAware, shared: Tensor) -> dict[str, Tensor]:
+    return tasks.shared_layout().named(shared)
+
+
+# -- HAT --------------------------------------------------------------------------------------
+
+
+def test_a_compensated_gradient_is_that_of_s_1_times_s_max() -> None:
+    e = torch.linspace(-3, 3, 41, dtype=torch.float64)
+    for s in (1 / 400, 0.3, 1.0, 4.9):
+        moved = e.clone().requires_grad_()
+        upstream = torch.cos(7 * e)  # ∂L/∂a
+        (upstream * torch.sigmoid(s * moved)).sum().backward()  # type: ignore[no-untyped-call]
+        assert moved.grad is not None
+        ours = moved.grad * compensation(e, s)
+        sigma = torch.sigmoid(e)
+        torch.testing.assert_close(ours, upstream * 400 * sigma * (1 - sigma), rtol=1e-9, atol=0)
+
+
+def hard(tasks: TaskAware) -> Tensor:
+    """Return a start whose masks are 0 and 1, overlapping ones, and in which mnist was learned."""
+    start = tasks.random_initialization(5)
+    parts = encoder_parts(tasks, start)
+    torch.manual_seed(2)
+    parts["embeddings"].copy_(6.0 * torch.randint(0, 2, parts["embeddings"].shape) - 3.0)
+    parts["learned"].copy_(torch.tensor([0.0, 1.0, 0.0]))
+    return start
+
+
+def test_what_a_set_takes_no_other_changes(data: Path) -> None:
+    tasks = learner(HAT, data)
+    start = hard(tasks)
+    earlier = made(tasks, "mnist", start)
+    batch = earlier.batch(0)
+    before = logits(earlier, start, batch)
+    after = learned(made(tasks, "fashion", start))
+    moved = (
+        encoder_parts(tasks, after)["layers.conv2.weight"]
+        != encoder_parts(tasks, start)["layers.conv2.weight"]
+    )
+    assert 0.1 < moved.double().mean() < 0.9
+    assert torch.equal(logits(earlier, after, batch), before)
+    # On a revisit the set's own mask protects nothing from itself; the other set's would.
+    again = learned(made(tasks, "mnist", start))
+    assert not torch.equal(logits(earlier, again, batch), before)
+    assert encoder_parts(tasks, after)["learned"].tolist() == [1, 1, 0]
+
+
+def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -> None:
+    tasks = learner(HAT, data)
+    start = tasks.random_initialization(5)
+    task = made(tasks, "mnist", start)
+    assert isinstance(task, HATTask)
+    s = []
+    while not task.done:
+        s.append(task.s)
+        task.advance(lambda point: None)
+    assert s == pytest.approx([1 / 400 + (400 - 1 / 400) * i / 4 for i in range(5)])
+    changed = encoder_parts(tasks, task.learner.shared)["embeddings"]
+    same = changed == encoder_parts(tasks, start)["embeddings"]
+    assert [bool(one.all()) for one in same] == [True, False, True]
+    assert changed.abs().max() <= 6
+
+
+def test_the_regularizer_is_of_units_that_no_other_set_has(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """λ Σ a (1 − A) / Σ (1 − A), with A of mnist alone."""
+    monkeypatch.setattr(hat, "S_MAX", 1.0)  # s stays 1
+    losses, tasks = {}, learner(HAT, data)
+    for weight in (0.0, 0.75):
+        monkeypatch.setattr(hat, "REGULARIZATION", weight)
+        task = made(tasks, "fashion", hard(tasks))
+        losses[weight] = float(task.training_metrics(task.batch(0)).loss.detach())
+    own, others, _ = torch.sigmoid(encoder_parts(tasks, hard(tasks))["embeddings"])
+    expected = 0.75 * float((own * (1 - others)).sum() / (1 - others).sum())
+    assert losses[0.75] - losses[0.0] == pytest.approx(expected, rel=1e-4)
+
+
+# -- Progressive Nets -------------------------------------------------------------------------
+
+
+def test_without_adapters_a_column_is_a_lone_network(data: Path) -> None:
+    tasks = learner(ProgressiveNets, data)
+    start = tasks.random_initialization(5)
+    parts = encoder_parts(tasks, start)
+    task = made(tasks, "mnist", start)
+    batch = task.batch(0)
+    with_adapters = logits(task, start, batch)
+    for name, value in parts.items():
+        if ".up." in name:
+            value.zero_()
+    lone = make_classifier(4, channels=3)
+    own = {
+        f"encoder.{name.removeprefix('columns.1.layers.')}": value for name, value in parts.items()
+    }
+    lone.load_state_dict(own | _head(task), strict=False)
+    assert torch.equal(logits(task, start, batch), lone(batch.images).detach())
+    assert not torch.equal(with_adapters, lone(batch.images).detach())
+
+
+def _head(task: ImageSetTask) -> dict[str, Tensor]:
+    return {n: v for n, v in task.named_parameters().items() if n.startswith("head.")}
+
+
+def test_only_the_column_that_is_learned_changes(data: Path) -> None:
+    tasks = learner(ProgressiveNets, data)
+    start = tasks.random_initialization(5)
+    after = encoder_parts(tasks, learned(made(tasks, "mnist", start)))
+    before = encoder_parts(tasks, start)
+    changed = {
+        name.rsplit(".", 1)[0] for name in before if not torch.equal(before[name], after[name])
+    }
+    assert {name.split(".")[1] for name in changed} == {"1"}
+    assert {"columns.1.down.0", "columns.1.up.2", "columns.1.layers.conv1"} <= changed
+    assert "columns.1" in changed  # its α
+
+
+def test_the_number_of_parameters_has_a_closed_form(data: Path) -> None:
+    found = sum(
+        one.numel() for one in learner(ProgressiveNets, data).network().encoder.parameters()
+    )
+    assert found == 3 * 112_832 + 3 * 3 * (2 * 64 * 8 + 8 * 64 + 2)
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+def test_every_method_learns_as_many_tasks() -> None:
+    words = ["--data", "d", "--sets", *SETS, "--held_out", "mnist", "--repeats", "1"]
+    given = multi_cv.options().parse_args(words)
+    found = {}
+    for cell in multi_cv.cells_of(given):
+        if cell["method"] != "none":
+            options = multi_cv.training_options(cell, "d")
+            config = parse_options(TrainConfig, options, trusts_imports=True)
+            assert config.task.games == ["fashion", "other"]
+            meta = config.meta
+            tasks = meta.batch_size * multi_cv.meta_steps(cell)
+            found[cell["method"]] = (meta.method, meta.outer, config.agent.algorithm, tasks)
+    sequential = ("pretraining", ("sgd", 1.0))
+    assert found == {
+        "leap": ("leap", ("adam", 0.01), "auto", 40),
+        "reptile": ("reptile", ("adam", 0.01), "auto", 40),
+        "finetune": (*sequential, "auto", 40),
+        "progressive": (*sequential, "benchmarks.paper.progressive:ProgressiveNets", 40),
+        "hat": (*sequential, "benchmarks.paper.hat:HAT", 40),
+    }
+
+
+def test_the_table_is_made_and_made_again_from_its_cells(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["multi_cv", "--data", str(data), "--held_out", "mnist", "--repeats", "1"]
+    words += ["--meta_steps", "1", "--evaluation_epochs", "1"]
+    words += ["--methods", "leap", "hat", "none", "--out", str(tmp_path), "--processes", "1"]
+    monkeypatch.setattr("sys.argv", words)
+    assert multi_cv.main() == 0, capsys.readouterr().err
+    cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").open()]
+    assert [one["cell"]["method"] for one in cells] == ["leap", "hat", "none"]
+    assert all(0 <= one["result"]["test_error"] <= 1 for one in cells)
+    assert "| mnist | leap |" in capsys.readouterr().out
+    assert multi_cv.main() == 0
+    assert "3 of 3 cells are done" in capsys.readouterr().out
+
+
+def test_sets_that_a_learner_is_not_told_are_refused(data: Path) -> None:
+    task = TaskConfig(kind="images", games=SETS, data=str(data))
+    with pytest.raises(ValueError, match=r"agent\.options = .*hat takes sets alone.*'other'"):
+        HAT.check(task, AgentConfig(options={"sets": SETS[:2]}), 1)

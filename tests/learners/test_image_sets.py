@@ -1,0 +1,216 @@
+"""A data set as a task, and whole runs on sets of a few images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from leap_rl.cli import main
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.classifier.sets import ImageSetTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
+from leap_rl.learners.task import Progress, TaskSpec
+from leap_rl.meta.gradient_path import Point
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images.config import ImagesConfig
+from leap_rl.tasks.images.formats import Labelled
+from leap_rl.training.runtime.local import LocalClient
+from tests.commands import LOCALLY, Refused
+from tests.end_to_end.whole_runs import initializations
+from tests.tasks.image_sets import write_idx
+
+FEW = ImagesConfig(updates=6, batch_size=8, validation=0.2)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sets")
+    write_idx(folder / "mnist")
+    write_idx(folder / "fashion", zipped=True, seed=9)
+    return folder
+
+
+def make_task(data: Path, images: ImagesConfig = FEW, seed: int = 7) -> tuple[ImageSetTask, Tensor]:
+    task = TaskConfig(kind="images", games=["mnist"], data=str(data), images=images)
+    learner = make_learner(task=task, agent=AgentConfig())
+    made = learner(TaskSpec(game="mnist", seed=seed))
+    assert isinstance(made, ImageSetTask)
+    start = learner.random_initialization(3)
+    made.start(start)
+    return made, start
+
+
+def run(task: ImageSetTask) -> list[Progress]:
+    progress = []
+    while not task.done:
+        progress.append(task.advance(lambda point: None))
+    return progress
+
+
+def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
+    """The paper's network, SGD and cosine annealing, written with torch's own modules."""
+    task, start = make_task(data)
+    layers: list[nn.Module] = []
+    for inputs in (3, 64, 64, 64):
+        convolution = nn.Conv2d(inputs, 64, 3, padding=1, bias=False)
+        norm = nn.BatchNorm2d(64, track_running_stats=False)
+        layers += [convolution, norm, nn.ReLU(), nn.MaxPool2d(2)]
+    encoder = nn.Sequential(*layers, nn.Flatten())
+    assert sum(one.numel() for one in encoder.parameters()) == 112_832
+    assert [leaf.shape for leaf in task.learner.flat.layout.leaves][:-2] == [
+        tuple(one.shape) for one in encoder.parameters()
+    ]
+    head = nn.Linear(256, 4)
+    network = nn.Sequential(encoder, head)
+    for parameter, value in zip(
+        network.parameters(), task.learner.flat.copies().values(), strict=True
+    ):
+        parameter.data = value
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=6)
+    training = task.data.training
+    order = torch.cat(
+        [
+            torch.randperm(48, generator=torch.Generator().manual_seed(seed))
+            for seed in (derive_seed(7, Purpose.DATA, "order", epoch) for epoch in (0, 1))
+        ]
+    )
+    points: list[Point] = []
+    for update in range(6):
+        places = order[8 * update : 8 * update + 8].numpy()
+        gray = torch.from_numpy(training.images[places]).permute(0, 3, 1, 2).float() / 255
+        images = (F.pad(gray, (2, 2, 2, 2)).repeat(1, 3, 1, 1) - 0.1) / 0.2752
+        loss = F.cross_entropy(network(images), torch.from_numpy(training.labels[places]))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        losses = task.advance(points.append).losses
+        assert losses["total"] == pytest.approx(float(loss.detach()), rel=1e-4)
+    assert task.done
+    assert torch.equal(points[0].theta[:1728], start[:1728]) or len(points) == 6
+    theirs = torch.cat([one.detach().flatten() for one in network.parameters()])
+    ours = torch.cat([one.flatten() for one in task.learner.flat.copies().values()])
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_no_test_image_and_no_validation_image_is_ever_in_a_batch(data: Path) -> None:
+    task, _ = make_task(data)
+
+    def seen(part: Labelled) -> set[bytes]:
+        places = torch.arange(len(part.labels))
+        return {one.numpy().tobytes() for one in task.shown(part, places).images}
+
+    shown = [one.numpy().tobytes() for update in range(18) for one in task.batch(update).images]
+    parts = task.data
+    assert len(shown) == 3 * 48
+    assert set(shown[:48]) == set(shown[48:96]) == seen(parts.training)
+    assert shown[:48] != shown[48:96]
+    assert not set(shown) & (seen(parts.test) | seen(parts.validation))
+
+
+def test_the_test_error_is_measured_once_at_the_end(data: Path) -> None:
+    task, _ = make_task(data, ImagesConfig(epochs=8, batch_size=8, validation=0.2))
+    progress = run(task)
+    assert len(progress) == 48
+    assert [i for i, one in enumerate(progress) if "test_error" in one.losses] == [47]
+    assert [i for i, one in enumerate(progress) if "validation_error" in one.losses] == [47]
+    assert progress[0].losses["training_error"] > 0.4
+    assert progress[-1].losses["test_error"] < 0.1
+    early, _ = make_task(data, ImagesConfig(updates=2, batch_size=8, validation=0.2))
+    found = run(early)[-1].losses["test_error"]
+    assert found == early.evaluate(early.data.test)[1] != early.evaluate(early.data.training)[1]
+    untested, _ = make_task(data, ImagesConfig(updates=1, test=False, validation=0.2))
+    assert "test_error" not in run(untested)[0].losses
+
+
+def test_patience_ends_a_task_and_a_snapshot_keeps_it(data: Path) -> None:
+    images = ImagesConfig(updates=200, batch_size=8, validation=0.2, patience=4, test=False)
+    task, start = make_task(data, images)
+    progress, states = [], []
+    while not task.done:
+        progress.append(task.advance(lambda point: None))
+        states.append(task.state())
+    errors = [one.losses["validation_error"] for one in progress]
+    best = errors.index(min(errors))
+    assert len(errors) == best + 1 + 4 < 200
+    for number in (0, best, best + 2):
+        again, _ = make_task(data, images)
+        again.restore(states[number])
+        assert [one.losses for one in run(again)] == [one.losses for one in progress[number + 1 :]]
+    carried, _ = make_task(data, images)
+    carried.carry_over(states[-1], start)
+    assert not carried.done
+
+
+SMALL = ["--task.images.updates", "3", "--task.images.batch_size", "8"]
+
+
+def options(data: Path, *more: str) -> list[str]:
+    return [
+        *("--config", "multi_cv_paper", "--task.data", str(data), "--task.games", '["mnist"]'),
+        *("--meta.batch_size", "1", "--meta.meta_steps", "2", *SMALL, *LOCALLY, *more),
+    ]
+
+
+@pytest.mark.parametrize("method", ["leap", "pretraining"])
+def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned(
+    method: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = options(data, "--meta.method", method, "--meta.optimizer", "auto", "--meta.meta_lr", "1")
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    assert main(["train", *argv, "--run_dir", str(whole)]) == 0
+    due, calls = LocalClient.due, []
+
+    def stop(client: LocalClient, *, restorable: bool) -> object:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return due(client, restorable=restorable)
+
+    monkeypatch.setattr(LocalClient, "due", stop)
+    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
+    assert main(["train", *argv, *often, "--run_dir", str(torn)]) == 130
+    monkeypatch.undo()
+    assert main(["resume", str(torn)]) == 0
+    assert initializations(torn) == initializations(whole)
+    assert len(set(initializations(whole))) == 3
+    learn = ["--config", "multi_cv_paper", "--task.data", str(data), "--init", str(whole)]
+    learn += [*SMALL, *LOCALLY, "--task.games", '["fashion"]']
+    learn += ["--task.images.updates", "250", "--task.images.patience", "2"]
+    learn += ["--task.images.test", "true", "--run_dir", str(tmp_path / "learned")]
+    assert main(["learn", *learn]) == 0
+    assert "test error" in capsys.readouterr().out
+    rows = [json.loads(one) for one in (tmp_path / "learned/metrics.jsonl").open()]
+    assert ["error/fashion/test" in row for row in rows] == [False] * (len(rows) - 1) + [True]
+
+
+def test_what_cannot_be_is_one_line_and_leaves_nothing(
+    data: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    for argv, says in (
+        (["--task.games", '["cifar10"]'], "'cifar10' is no game of task.kind = images in /"),
+        (["--task.images.validation", "0.001"], "leaves none to validate on"),
+        (["--meta.method", "maml"], "meta.method = maml: differentiates through all updates"),
+        (["--agent.classifier.share", "all"], "agent.classifier.share = all: the last layers"),
+        (["--task.kind", "omniglot"], "task.images: has no effect with task.kind = omniglot"),
+    ):
+        assert says in refused("train", *options(data, *argv), "--run_dir", str(run))
+        assert not run.exists(), argv
+    assert main(["train", *options(data), "--run_dir", str(run)]) == 0
+    changed = tmp_path / "changed"
+    write_idx(changed / "mnist", seed=1)
+    capsys.readouterr()
+    assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) != 0
+    assert "holds other images" in capsys.readouterr().err
