@@ -144,6 +144,8 @@ def evaluation_part(
         for name, runs in evaluation.runs.items()
     ]
     agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
+    if config.random_agents is not None:
+        agents += f", {config.random_agents} from random starts"
     next_steps = [] if evaluation.complete else [f"leap-rl resume {quoted(folder)}"]
     return Part(
         title=folder.path.name,
