@@ -90,6 +90,7 @@ def _references(summary: Summary) -> list[dict[str, str]]:
         "no gain": "agents do not learn in this budget",
         "long episodes": "episodes are too long for this budget",
     }
+    of_humans = any(game.human is not None for game in summary.games.values())
     return [
         {
             "game": name,
@@ -98,7 +99,7 @@ def _references(summary: Summary) -> list[dict[str, str]]:
             "final return": number(game.reference.means.final),
             "gain": _value(game.reference.gain),
             "noise": f"{game.reference.noise:.0%}" if math.isfinite(game.reference.noise) else "–",
-            "final, human-normalised": _human(game),
+            **({"final, human-normalised": _human(game)} if of_humans else {}),
             "says": verdicts.get(game.reference.verdict)
             or str(about_reference(name, game.reference)).removeprefix(
                 f"{name}: the reference is "

@@ -16,7 +16,7 @@ from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
-from leap_rl.evaluation.page import Clip, Part, Table, render
+from leap_rl.evaluation.page import Clip, Part, Table, csv_files, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
@@ -89,6 +89,9 @@ def write_report(
         ]
         files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
         contents = {out.parent / name: path.read_bytes() for name, path in files.items()}
+    for number, part in enumerate(parts):
+        beside = out.parent / (f"{number}" if number else "")
+        contents |= {beside / name: table for name, table in csv_files(part).items()}
     contents[out] = render(parts, made=made).encode()
     within = next((folder.path for folder in folders if out.is_relative_to(folder.path)), None)
     for path, content in contents.items():
