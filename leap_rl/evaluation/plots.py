@@ -20,8 +20,9 @@ FORMATS = ("png", "svg")
 MOST_CELL_TEXTS = 12
 """Rows of a heat map whose cells show their numbers."""
 DPI = 150
-TITLE_WIDTH, LABEL_WIDTH = 28, 26
-"""Characters of a line of a panel's title, and of a row's label; longer ones are wrapped."""
+TITLE_WIDTH, LABEL_WIDTH = 8.2, 26
+"""Characters of a panel's title for each inch of its width, and of a line of a row's label; longer
+ones are wrapped."""
 
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
 # yellow is left out, too faint for a line on white.
@@ -238,7 +239,7 @@ def draw(
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
-            axis.set_title(wrapped(panel.title, TITLE_WIDTH if len(panels) > 1 else 60))
+            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)))
             panel.draw(axis, colors)
             if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
                 left = panels[index - 1] if index % columns else None

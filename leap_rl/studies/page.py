@@ -96,7 +96,7 @@ def _sentences(
     if study.quick:
         answer.insert(
             1,
-            f"This is a quick study of {study.runs} meta-training runs and {study.agents} new "
+            f"This is a quick study of {_runs(study)} an arm and {study.agents} new "
             "agents each, on small budgets: it proves little. The same without --quick decides.",
         )
     unfinished = sum(not cell.finished for cell in cells)
@@ -108,10 +108,14 @@ def _sentences(
 def _subtitle(study: StudyConfig) -> str:
     return (
         f"{len(study.members)} members to learn from, {len(study.held_out_members)} held out; "
-        f"{study.runs} meta-training runs an arm, {study.agents} new agents a run, "
+        f"{_runs(study)} an arm, {study.agents} new agents a run, "
         f"{study.baseline_agents} from random starts; "
         f"{study.new_agents_task().agent_steps:,} agent steps each"
     )
+
+
+def _runs(study: StudyConfig) -> str:
+    return f"{study.runs} meta-training run{'s' * (study.runs > 1)}"
 
 
 def _costs(study: StudyConfig, cells: Sequence[Cell]) -> Table:
