@@ -7,6 +7,8 @@ Each game is learned by agents of both, from random weights and with every optio
 16 environments; and played by random actions. A row of the table is a game: the mean return of the
 episodes that ended in the last tenth of the agent steps, as mean, least and greatest over seeds.
 
+`--options normalize_observations=true initial_log_std=-1` adds a column: ours with these options.
+
 stable-baselines3 has `MlpPolicy` everywhere: its `CnnPolicy` takes no image of less than 36 pixels.
 Finished agents are kept in the folder: a command that was stopped continues with the missing ones.
 """
@@ -18,6 +20,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +28,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
+from leap_rl.core import plain_yaml
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.games import make_one, random_actions
 from leap_rl.envs.vector import EpisodeAccounting
@@ -58,17 +62,19 @@ class Ended(NamedTuple):
     episode_return: float
 
 
-def tasks_of(game: str, agent_steps: int) -> GameLearner:
-    """Return what makes tasks of the game, with default agents."""
+def tasks_of(game: str, agent_steps: int, agent: AgentConfig | None = None) -> GameLearner:
+    """Return what makes tasks of the game, with default agents unless others are given."""
     task = TaskConfig(
         kind="gymnasium", games=[game], agent_steps=agent_steps, num_envs=ENVIRONMENTS
     )
-    return make_game_learner(task=task, agent=AgentConfig())
+    return make_game_learner(task=task, agent=agent or AgentConfig())
 
 
-def ours(game: str, agent_steps: int, seed: int) -> Iterator[Ended]:
+def ours(
+    game: str, agent_steps: int, seed: int, agent: AgentConfig | None = None
+) -> Iterator[Ended]:
     """Yield the episodes of an agent of leap_rl."""
-    tasks = tasks_of(game, agent_steps)
+    tasks = tasks_of(game, agent_steps, agent)
     spec = TaskSpec(game=game, seed=derive_seed(seed, Purpose.TASK))
     with closing(tasks(spec)) as task:
         task.start(tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION)))
@@ -157,9 +163,18 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of results and table")
     parser.add_argument("--games", nargs="+", default=list(BUDGETS), choices=list(BUDGETS))
-    parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=list(AGENTS))
+    parser.add_argument("--agents", nargs="*", default=list(AGENTS), choices=list(AGENTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--options", nargs="+", default=[], metavar="NAME=VALUE", help="of ours")
     return parser
+
+
+def with_options(words: Sequence[str]) -> dict[str, Callable[[str, int, int], Iterator[Ended]]]:
+    """Return our agent with other options than its defaults, by the name of its column."""
+    if not words:
+        return {}
+    given = {name: plain_yaml.load(value) for name, _, value in (w.partition("=") for w in words)}
+    return {f"leap_rl, {', '.join(words)}": partial(ours, agent=AgentConfig(**given))}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -168,12 +183,13 @@ def main(words: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
     results: dict[tuple[str, str, int], float | None] = {}
-    for seed, game, agent in product(given.seeds, given.games, given.agents):
+    agents = {name: AGENTS[name] for name in given.agents} | with_options(given.options)
+    for seed, game, agent in product(given.seeds, given.games, agents):
         name = game.rpartition(":")[2].replace("/", "-")
-        file = given.out / f"{name}-{agent.replace(' ', '-')}-{seed}.json"
+        file = given.out / f"{name}-{agent.replace(', ', '-').replace(' ', '-')}-{seed}.json"
         if not file.exists():
             budget = BUDGETS[game]
-            final = final_return(list(AGENTS[agent](game, budget, seed)), budget)
+            final = final_return(list(agents[agent](game, budget, seed)), budget)
             file.write_text(json.dumps(final))
             print(f"{game}, {agent}, seed {seed}: {final}", flush=True)
         results[game, agent, seed] = json.loads(file.read_text())

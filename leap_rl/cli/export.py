@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leap_rl.cli import command_parser
 from leap_rl.core import plain_yaml
 from leap_rl.core.lines import say
 from leap_rl.core.regular_file import LARGEST, read_given
+from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
-from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.config import Config, EvaluateConfig
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import OPERATIONAL, read_run, to_mapping
 from leap_rl.runs.initializations import FoundInitialization, find_initialization
@@ -27,6 +30,7 @@ from leap_rl.sharing.onnx_file import onnx_of
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 _DESCRIPTION = """\
 Write a run's initialization into a folder of its own, to share or to load elsewhere:
@@ -46,6 +50,17 @@ To write it takes pip install 'leap-rl[onnx]'.
 
   leap-rl export runs/mine --out shared/mine --evaluation runs/eval
   leap-rl export runs/mine@best --out shared/mine --to onnx"""
+
+
+_DEFAULTS = {one.name: one.default for one in fields(EvaluateConfig)}
+
+
+class _Evaluated(NamedTuple):
+    """What a card tells of an evaluation."""
+
+    verdicts: tuple[str, ...]
+    rows: tuple[Mapping[str, str], ...]
+    command: str
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
@@ -130,7 +145,7 @@ def export(
     number = int(one.file.parent.name)
     data = read_given(one.file, LARGEST)
     sha256 = hashlib.sha256(data).hexdigest()
-    verdicts = [verdict for path in evaluations for verdict in _verdicts(path, one.given, sha256)]
+    evaluated = [_evaluated(path, one.given, sha256, config) for path in evaluations]
     encoder, observation_shape = shared
     card = Card(
         name=out.absolute().name,
@@ -146,7 +161,9 @@ def export(
         seed=config.seed,
         leap_rl=__version__,
         sha256=sha256,
-        verdicts=tuple(verdicts),
+        verdicts=tuple(verdict for each in evaluated for verdict in each.verdicts),
+        measured=tuple(row for each in evaluated for row in each.rows),
+        commands=tuple(each.command for each in evaluated),
     )
     if to_onnx:
         check_trust(card.encoder_spec, one.given, trusts_imports=trusts_imports)
@@ -160,7 +177,7 @@ def export(
         write_atomically(out / ONNX, network)
 
 
-def _options_of(config: TrainConfig) -> Mapping[str, Any]:
+def _options_of(config: Config) -> Mapping[str, Any]:
     """Return the defining options, with device and precision left to the next machine."""
     options = to_mapping(config)
     for name in OPERATIONAL - {"meta.meta_steps"}:
@@ -170,19 +187,43 @@ def _options_of(config: TrainConfig) -> Mapping[str, Any]:
     return options
 
 
-def _verdicts(path: str, given: str, sha256: str) -> list[str]:
+def _evaluated(path: str, given: str, sha256: str, run: Config) -> _Evaluated:
     from leap_rl.evaluation.comparison import read_summary
-    from leap_rl.evaluation.verdict import verdict_of
+    from leap_rl.evaluation.summary_tables import measured_rows
+    from leap_rl.evaluation.verdict import notes_of, verdict_of
 
     folder = open_run(path)
     summary = read_summary(folder)
-    evaluation = summary.evaluation
+    evaluation, found = summary.evaluation, read_run(folder)
     if not evaluation.curves or not summary.comparisons:
         raise ValueError(f"--evaluation {path}: compares nothing yet")
-    if sha256 not in read_run(folder).header.initializations:
+    if sha256 not in found.header.initializations:
         raise ValueError(
             f"--evaluation {path}: is of other initializations, not of {given}; leap-rl evaluate "
             f"--init {given} makes one"
         )
-    where = f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent: "
-    return [where + verdict_of(comparison) for comparison in summary.comparisons]
+    agents = f"{evaluation.agents_per_game} agents of each run"
+    if RANDOM in evaluation.initializations:
+        random = evaluation.random_agents or evaluation.agents_per_game
+        agents += f" and {random} from random starts"
+    where = (
+        f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent, {agents}"
+    )
+    verdicts = [f"{where}: {verdict_of(comparison)}" for comparison in summary.comparisons]
+    notes = " ".join(notes_of(summary))
+    return _Evaluated(
+        verdicts=(*verdicts, notes) if notes else tuple(verdicts),
+        rows=tuple(measured_rows(summary)),
+        command=_command(found.config, run),
+    )
+
+
+def _command(evaluation: Config, run: Config) -> str:
+    """Return what makes an evaluation of the exported folder, which sets what it does not say."""
+    before, words = flatten(_options_of(run)), []
+    for name, value in flatten(_options_of(evaluation)).items():
+        group = name.partition(".")[0]
+        default = before.get(name) if group in ("task", "agent") else _DEFAULTS.get(name)
+        if name != "init" and value != default:
+            words += [f"--{name}", value if isinstance(value, str) else spelled(value)]
+    return shlex.join(["leap-rl", "evaluate", "--init", "FOLDER", *words])

@@ -6,10 +6,14 @@ them.
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 
@@ -19,8 +23,8 @@ class Picture:
 
     title: str
     svg: bytes
-    narrow: bytes | None = None
-    """The same for a narrow screen, where one image is too wide for one."""
+    narrow: bytes
+    """The same for a narrow screen: panels one under the other."""
     says: str
     """Its caption and its alternative text."""
 
@@ -58,6 +62,25 @@ class Part:
     tables: Sequence[Table] = field(default_factory=tuple)
     commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """To copy, by title."""
+
+
+def csv_files(part: Part) -> dict[Path, bytes]:
+    """Return a part's tables as CSV, by paths as `tables/agent_steps_saved.csv`."""
+    return {
+        Path("tables", f"{re.sub(r'[^a-z0-9]+', '_', table.title.lower()).strip('_')}.csv"): _csv(
+            table
+        )
+        for table in part.tables
+    }
+
+
+def _csv(table: Table) -> bytes:
+    text = io.StringIO()
+    columns = dict.fromkeys(column for row in table.rows for column in row)
+    writer = csv.DictWriter(text, fieldnames=list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.rows)
+    return text.getvalue().encode()
 
 
 def render(parts: Sequence[Part], *, made: str) -> str:

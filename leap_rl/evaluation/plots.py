@@ -20,8 +20,9 @@ FORMATS = ("png", "svg")
 MOST_CELL_TEXTS = 12
 """Rows of a heat map whose cells show their numbers."""
 DPI = 150
-TITLE_WIDTH, LABEL_WIDTH = 28, 26
-"""Characters of a line of a panel's title, and of a row's label; longer ones are wrapped."""
+TITLE_WIDTH, LABEL_WIDTH = 8.2, 26
+"""Characters of a panel's title for each inch of its width, and of a line of a row's label; longer
+ones are wrapped."""
 
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
 # yellow is left out, too faint for a line on white.
@@ -126,6 +127,8 @@ class IntervalPanel:
     title: str = ""
     group: str | None = None
     """Whose color all rows have; else each has that of its label."""
+    span: tuple[float, float] | None = None
+    """Ends of the axis, so that panels side by side compare; else those of the rows."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -149,6 +152,8 @@ class IntervalPanel:
         labels = [wrapped(label, LABEL_WIDTH) for label in self.rows]
         axis.set_yticks(range(len(self.rows)), labels)
         axis.margins(x=0.08)
+        if self.span is not None:
+            axis.plot(self.span, [0, 0], alpha=0.0)
         axis.locator_params(axis="x", nbins=5)
         axis.grid(axis="x", alpha=0.3)
 
@@ -197,14 +202,16 @@ def draw(
     path: Path,
     *,
     columns: int | None = None,
+    least_width: float | None = None,
     names: Sequence[str] = (),
     formats: Sequence[str] | None = None,
 ) -> list[Path]:
     """Draw panels, and write them to `path` with each suffix of `formats`, by default `FORMATS`.
 
-    They fill a grid of `columns`, by default one row, from left to right and from the top. `names`
-    are labels and groups that get the first colors in this order, drawn here or not, so that
-    several figures have them in the same.
+    They fill a grid of `columns`, by default one row, from left to right and from the top, at least
+    `least_width` inches wide, by default 6.4 where there is one panel. `names` are labels and
+    groups that get the first colors in this order, drawn here or not, so that several figures have
+    them in the same.
     """
     import matplotlib
 
@@ -219,8 +226,11 @@ def draw(
         for i, name in enumerate(dict.fromkeys([*names, *shown]))
     }
     width, height = np.max([(3.4, 2.7), *(panel.size for panel in panels)], axis=0)
-    if len(panels) == 1 and isinstance(panels[0], Panel):
-        width, height = 6.4, 3.6
+    if least_width is None:
+        least_width = 6.4 if len(panels) == 1 and isinstance(panels[0], Panel) else 0.0
+    width = max(width, least_width / columns)
+    if isinstance(panels[0], Panel):
+        height = max(height, min(3.6, 0.6 * width))
     with matplotlib.rc_context(STYLE):
         size = width * columns, height * rows
         figure, axes = plt.subplots(
@@ -229,7 +239,7 @@ def draw(
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
-            axis.set_title(wrapped(panel.title, TITLE_WIDTH if len(panels) > 1 else 60))
+            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)))
             panel.draw(axis, colors)
             if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
                 left = panels[index - 1] if index % columns else None

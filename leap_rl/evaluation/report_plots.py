@@ -12,6 +12,9 @@ from leap_rl.evaluation.page import Picture
 from leap_rl.evaluation.plots import AnyPanel, draw
 from leap_rl.evaluation.summary import Summary
 
+WIDE, NARROW = 10.2, 4.0
+"""Inches of a figure on a page's width and on a phone's, where its letters have the text's size."""
+
 
 class Plot(NamedTuple):
     """A plot of a summary, or of the rows of a meta-training run's metrics."""
@@ -92,15 +95,18 @@ def _draw(
     pictures = []
     for stem, plot in plots.items():
         if panels := plot.panels_of(data):
-            files = draw(panels, folder / stem, columns=plot.columns, names=names)
+            files = draw(panels, folder / stem, columns=plot.columns, least_width=WIDE, names=names)
             (svg,) = (file.read_bytes() for file in files if file.suffix == ".svg")
-            narrow = None
-            if len(panels) > 1 and plot.columns > 1:
-                with TemporaryDirectory(prefix="leap_rl-") as aside:
-                    (file,) = draw(
-                        panels, Path(aside) / stem, columns=1, names=names, formats=("svg",)
-                    )
-                    narrow = file.read_bytes()
+            with TemporaryDirectory(prefix="leap_rl-") as aside:
+                (file,) = draw(
+                    panels,
+                    Path(aside) / stem,
+                    columns=1,
+                    least_width=NARROW,
+                    names=names,
+                    formats=("svg",),
+                )
+                narrow = file.read_bytes()
             picture = Picture(title=plot.title, svg=svg, narrow=narrow, says=plot.says)
             pictures.append(picture)
     return pictures

@@ -128,6 +128,7 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
             name: Training(agent_steps=each["agent_steps"], games=tuple(each["games"]))
             for name, each in described.get("training", {}).items()
         },
+        random_agents=described.get("random_agents"),
     )
 
 

@@ -12,6 +12,7 @@ from leap_rl.evaluation.savings import SpeedUp
 from leap_rl.evaluation.statistics import IntervalEstimate, shown
 from leap_rl.evaluation.summary import Comparison, Game, Summary
 from leap_rl.evaluation.verdict import about_reference, agent_steps, number, whole_tasks
+from leap_rl.sharing.card import MOST, SAVED, SEEN
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
@@ -37,6 +38,30 @@ def summary_tables(summary: Summary) -> list[Table]:
     ]
 
 
+def measured_rows(summary: Summary) -> list[dict[str, str]]:
+    """Return the table of agent steps saved with its means over games, for a model card."""
+    rows = _saved(summary)
+    for comparison in summary.comparisons:
+        scopes = [scope for scope in comparison.over if scope != "all"] or ["all"]
+        for scope in scopes:
+            over = comparison.over.get(scope)
+            if over is None or len(over.games) < 2:
+                continue
+            seen = {comparison.games[game].seen for game in over.games}
+            mean = {
+                "initialization": comparison.initialization,
+                "game": f"mean of {len(over.games)}",
+                SEEN: _YES[seen.pop()] if len(seen) == 1 else "unknown",
+                SAVED: _steps(over.saved),
+                MOST: agent_steps(over.most),
+            }
+            rows.append({column: mean.get(column, "") for column in rows[0]})
+    if len(summary.comparisons) == 1:
+        rows = [{name: row[name] for name in row if name != "initialization"} for row in rows]
+    return rows
+
+
+_YES = {True: "yes", False: "no", None: "unknown"}
 _SAVED = (
     "Agent steps that an agent spends at or above a level, beyond those that one from a random "
     "start does, averaged over the levels from random's first return to its final one; with 95 % "
@@ -71,9 +96,9 @@ def _saved(summary: Summary) -> list[dict[str, str]]:
         {
             "initialization": comparison.initialization,
             "game": game,
-            "trained on it": {True: "yes", False: "no", None: "unknown"}[effect.seen],
-            "agent steps saved": _steps(effect.saved) if effect.reference.learns else "–",
-            "of at most": agent_steps(effect.most) if effect.reference.learns else "–",
+            SEEN: _YES[effect.seen],
+            SAVED: _steps(effect.saved) if effect.reference.learns else "–",
+            MOST: agent_steps(effect.most) if effect.reference.learns else "–",
             "final return": _value(effect.final),
             f"{comparison.reference}'s": number(effect.reference.means.final),
             "speed-up to half of the gain": _times(effect.speed_ups.get(0.5)),
@@ -90,6 +115,7 @@ def _references(summary: Summary) -> list[dict[str, str]]:
         "no gain": "agents do not learn in this budget",
         "long episodes": "episodes are too long for this budget",
     }
+    of_humans = any(game.human is not None for game in summary.games.values())
     return [
         {
             "game": name,
@@ -98,7 +124,7 @@ def _references(summary: Summary) -> list[dict[str, str]]:
             "final return": number(game.reference.means.final),
             "gain": _value(game.reference.gain),
             "noise": f"{game.reference.noise:.0%}" if math.isfinite(game.reference.noise) else "–",
-            "final, human-normalised": _human(game),
+            **({"final, human-normalised": _human(game)} if of_humans else {}),
             "says": verdicts.get(game.reference.verdict)
             or str(about_reference(name, game.reference)).removeprefix(
                 f"{name}: the reference is "
@@ -114,8 +140,8 @@ def _over(summary: Summary) -> list[dict[str, str]]:
         {
             "initialization": comparison.initialization,
             "games": f"{kinds[scope]} ({len(over.games)})",
-            "agent steps saved": _steps(over.saved),
-            "of at most": agent_steps(over.most),
+            SAVED: _steps(over.saved),
+            MOST: agent_steps(over.most),
             "sign flips": f"{over.sign_flip:.3f}",
         }
         for comparison in summary.comparisons

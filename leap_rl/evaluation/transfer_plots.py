@@ -71,18 +71,18 @@ def saved_panels(summary: Summary) -> list[IntervalPanel]:
             mean = f"mean over {len(over.games)} games"
             found.setdefault(mean, {})[comparison.initialization] = over.saved
     budget = summary.evaluation.agent_steps
+    shares = {
+        title: {
+            name: IntervalEstimate(*(each / budget for each in saved)) for name, saved in of.items()
+        }
+        for title, of in sorted(found.items(), key=lambda item: item[0].startswith("mean over"))
+    }
+    every = [each for of in shares.values() for share in of.values() for each in share]
+    ends = [0.0, *filter(math.isfinite, every)]
     label = "agent steps saved,\nas a share of the budget"
     return [
-        IntervalPanel(
-            {
-                name: IntervalEstimate(*(each / budget for each in saved))
-                for name, saved in of.items()
-            },
-            label,
-            mark=0.0,
-            title=title,
-        )
-        for title, of in sorted(found.items(), key=lambda item: item[0].startswith("mean over"))
+        IntervalPanel(of, label, mark=0.0, title=title, span=(min(ends), max(ends)))
+        for title, of in shares.items()
     ]
 
 

@@ -111,7 +111,7 @@ def saves(saved: IntervalEstimate, most: float) -> str:
         case "open":
             return f"is not seen to help: it {amount}{interval}"
         case _:
-            return f"{amount}, without an interval"
+            return f"{amount} (no interval)"
 
 
 def about_reference(game: str, reference: Reference) -> str | None:

@@ -170,6 +170,10 @@ class AgentConfig:
     """Gain of the first weights of the value's head: near 0 its first errors do not reach the
     encoder. None: as initial_weights has it. auto: 0.001 for images, None for other games."""
 
+    initial_log_std: float = 0.0
+    """Log standard deviation that continuous actions are first drawn with, where the bounds of an
+    action are -1 and 1: a shift of the policy's first biases. Not for discrete actions."""
+
     lr: AutoFloat = "auto"
     """Learning rate of the agent's RMSProp, or of the learner's own optimizer. auto: 0.0001 for
     Atari (paper), 0.0007 for images, 0.002 for vectors, 0.001 for continuous actions."""
@@ -317,6 +321,7 @@ _NUMBERS: dict[str, _Demand] = {
     "gamma": (lambda x: 0 <= x <= 1, "lie in [0, 1]"),
     "entropy_coefficient": _WEIGHT,
     "value_coefficient": _WEIGHT,
+    "initial_log_std": (lambda x: -5 <= x <= 2, "lie in [-5, 2]"),
     "value_gain": (lambda x: x is None or _RATE[0](x), f"{_RATE[1]}, or null"),
     "reward_clip": _BOUND,
     "max_grad_norm": _BOUND,

@@ -134,7 +134,9 @@ class GameLearner(Learner):
         if share == "agent":
             module = network = self._network()
             network.encoder = encoder
-            network.draw_heads(draws, gains)
+            continuous = self._common_actions().continuous
+            log_std = agent.initial_log_std if continuous else None
+            network.draw_heads(draws, gains, log_std=log_std)
         flat = flatten_parameters(module)
         return flat.vector[: shared_part(flat.layout, share).size].clone()
 

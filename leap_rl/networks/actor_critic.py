@@ -45,9 +45,22 @@ class ActorCritic(nn.Module):
         self.policy = blank(lambda: nn.Linear(features, num_logits))
         self.value = blank(lambda: nn.Linear(features, 1))
 
-    def draw_heads(self, generator: torch.Generator, gains: Mapping[str, float | None]) -> None:
-        """Draw the policy's head, then the value's; for gains by name see `initialize`."""
+    def draw_heads(
+        self,
+        generator: torch.Generator,
+        gains: Mapping[str, float | None],
+        *,
+        log_std: float | None = None,
+    ) -> None:
+        """Draw the policy's head, then the value's; for gains by name see `initialize`.
+
+        Of continuous actions, the second half of whose logits are log standard deviations, the
+        biases of that half are shifted by `log_std`; None: actions are discrete.
+        """
         initialize(self.policy, generator, gain=gains["policy"])
+        if log_std is not None:
+            with torch.no_grad():
+                self.policy.bias[len(self.policy.bias) // 2 :] += log_std
         initialize(self.value, generator, gain=gains["value"])
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:

@@ -217,6 +217,10 @@ class EvaluateConfig(_Options):
     """Agents that learn each game from each run's initialization, and from random starts; an
     interval takes five. Those of the same number share everything but where they start."""
 
+    random_agents: int | None = None
+    """Agents that learn each game from random starts. None: as many as seeds. All comparisons share
+    them, so that more of them narrow every interval."""
+
     save_agents: bool = False
     """Keep the trained agents, heads and encoders, in RUN/agents."""
 
@@ -232,8 +236,15 @@ class EvaluateConfig(_Options):
                 raise ValueError("clips = true: task.mix_games = true has no single game to record")
         if self.clips:  # they are of agents that are kept
             object.__setattr__(self, "save_agents", True)
-        if self.seeds < 1:
-            raise ValueError(f"seeds = {self.seeds}: must be at least 1")
+        for name in ("seeds", "random_agents"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} = {value}: must be at least 1")
+        if self.random_agents is not None and not self.random:
+            raise ValueError(
+                f"random_agents = {self.random_agents}: random = false leaves these agents out; "
+                "leave out one of the two options"
+            )
         if not (self.init or self.random):
             raise ValueError("init = []: name a run or an initialization, as --init runs/mine")
         if instead := self.task.suite.compared_by:

@@ -252,6 +252,7 @@ class _Evaluating(RunKind[EvaluateConfig]):
             layout=tasks.shared_layout(),
             random_initialization=tasks.random_initialization,
             random=config.random,
+            random_agents=config.random_agents,
             save_agents=config.save_agents,
         )
 

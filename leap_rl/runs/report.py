@@ -18,7 +18,7 @@ from leap_rl.core.regular_file import read_regular
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
-from leap_rl.evaluation.page import Clip, Part, Table, render
+from leap_rl.evaluation.page import Clip, Part, Table, csv_files, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
@@ -89,6 +89,9 @@ def write_report(
         ]
         files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
         contents = {out.parent / name: path.read_bytes() for name, path in files.items()}
+    for number, part in enumerate(parts):
+        beside = out.parent / (f"{number}" if number else "")
+        contents |= {beside / name: table for name, table in csv_files(part).items()}
     contents[out] = render(parts, made=made).encode()
     within = next((folder.path for folder in folders if out.is_relative_to(folder.path)), None)
     for path, content in contents.items():
@@ -142,6 +145,8 @@ def evaluation_part(
         for name, runs in evaluation.runs.items()
     ]
     agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
+    if config.random_agents is not None:
+        agents += f", {config.random_agents} from random starts"
     next_steps = [] if evaluation.complete else [f"leap-rl resume {quoted(folder)}"]
     return Part(
         title=folder.path.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -20,6 +20,8 @@ OPTIONS = "config.yaml"
 FILES = (INITIALIZATION, OPTIONS, CARD)
 ONNX = "encoder.onnx"
 """The encoder again, where it is asked for."""
+
+SAVED, MOST, SEEN = "agent steps saved", "of at most", "trained on it"
 
 _FENCE = "---\n"
 _FRONT = {
@@ -60,6 +62,10 @@ class Card:
     """Of the file of parameters."""
     verdicts: tuple[str, ...]
     """Of evaluations, a few sentences each."""
+    measured: tuple[Mapping[str, str], ...] = ()
+    """Rows of their tables of agent steps saved; `SAVED`, `MOST` and `SEEN` are columns."""
+    commands: tuple[str, ...] = ()
+    """Which made the evaluations; FOLDER stands for the card's."""
     encoder_arguments: Mapping[str, Any] = field(default_factory=dict)
     encoder_sha256: str | None = None
     """Of the file that defines an encoder that is none of leap_rl's."""
@@ -86,10 +92,13 @@ def write_card(card: Card, *, normalized: bool = False) -> str:
         f"`{OPTIONS}` has every option." + _NORMALIZED * normalized,
         width=100,
     )
-    measured = "\n".join(
+    verdicts = "\n".join(
         fill(verdict, width=100, initial_indent="* ", subsequent_indent="  ")
         for verdict in card.verdicts
     )
+    fenced = ["```bash", *card.commands, "```"] if card.commands else []
+    parts = [_table(card.measured), verdicts, "\n".join(fenced)]
+    measured = "\n\n".join(part for part in parts if part)
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
 # {card.name}
@@ -115,6 +124,14 @@ leap-rl evaluate --init FOLDER --games GAMES    # against random starts
 encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
 ```
 """
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of the same columns in Markdown; nothing without any."""
+    if not rows:
+        return ""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def read_card(folder: Path) -> Card:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +15,7 @@ from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.estimates import estimates_document
-from leap_rl.evaluation.page import Part, Table, render
+from leap_rl.evaluation.page import Part, Table, csv_files, render
 from leap_rl.evaluation.report_plots import evaluation_pictures
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
@@ -73,8 +70,7 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
         )
         for path in sorted(Path(aside).glob("*.*")):
             contents[folder.path / "figures" / path.name] = path.read_bytes()
-    for table in part.tables:
-        contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
+    contents |= {folder.path / name: table for name, table in csv_files(part).items()}
     document = {
         **({} if summary is None else estimates_document(summary, question=study.question)),
         "answer": answer,
@@ -102,7 +98,7 @@ def _sentences(
     if study.quick:
         answer.insert(
             1,
-            f"This is a quick study of {study.runs} meta-training runs and {study.agents} new "
+            f"This is a quick study of {_runs(study)} an arm and {study.agents} new "
             "agents each, on small budgets: it proves little. The same without --quick decides.",
         )
     unfinished = sum(not cell.finished for cell in cells)
@@ -114,10 +110,14 @@ def _sentences(
 def _subtitle(study: StudyConfig) -> str:
     return (
         f"{len(study.members)} members to learn from, {len(study.held_out_members)} held out; "
-        f"{study.runs} meta-training runs an arm, {study.agents} new agents a run, "
+        f"{_runs(study)} an arm, {study.agents} new agents a run, "
         f"{study.baseline_agents} from random starts; "
         f"{study.new_agents_task().agent_steps:,} agent steps each"
     )
+
+
+def _runs(study: StudyConfig) -> str:
+    return f"{study.runs} meta-training run{'s' * (study.runs > 1)}"
 
 
 def _costs(study: StudyConfig, cells: Sequence[Cell]) -> Table:
@@ -237,15 +237,3 @@ def best_initialization(
         if c.after and (c.arm, f"{c.arm}-{c.run}") == best and c.alone == alone
     )
     return cell.folder.checkpoint(cell.rounds) / INITIALIZATION
-
-
-def _csv(table: Table) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(table.rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table.rows)
-    return text.getvalue().encode()
-
-
-def _stem(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")

@@ -286,6 +286,14 @@ def test_a_mix_needs_no_baseline_and_all_of_it_is_the_initialization(
     assert prints[0] == prints[1] != prints[2]
 
 
+def test_mixed_and_random_agents_have_starts_of_their_own(trained: Path, tmp_path: Path) -> None:
+    argv = ["--init", f"{trained}@mix=0.5", "--init", f"{trained}@1@mix=0.5", "--agent_steps", "40"]
+    assert evaluate(*argv, "--random_agents", "5", "--out", tmp_path / "out") == 0
+    plan = EVALUATING.plan(config_of(tmp_path / "out"))(RunFolder(tmp_path / "out"))
+    starts = {spec.start_index for spec in plan.open(0)}
+    assert len({plan.theta0(index).tobytes() for index in starts}) == 5 + 2 * 2
+
+
 def test_runs_start_from_a_mix_with_their_own_random_initialization(
     trained: Path, tmp_path: Path
 ) -> None:
@@ -376,6 +384,8 @@ def test_a_bad_initialization_is_one_line(
             "--games=catch",
         ): "--games: is given twice; give one list",
         ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
+        ("--init", trained, "--random_agents", "0"): "random_agents = 0: must be at least 1",
+        ("--init", trained, "--no_random", "--random_agents", "9"): "random = false leaves these",
         ("--init", f"random={trained}"): "random names the baseline; take another name",
         ("--init", f"leap={trained},"): "name runs, as --init leap=runs/a,runs/b",
         ("--init", f"leap={trained},nowhere"): "init = nowhere: there is no such run or file",

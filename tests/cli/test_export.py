@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
-from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
+from leap_rl.sharing.card import CARD, FILES, MOST, ONNX, OPTIONS, SAVED
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.suites import CATCH_GAMES
 from tests.commands import CATCH, LOCALLY, Refused
@@ -41,6 +42,7 @@ def folders(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("runs")
     shutil.copytree(trained, at / "run")
     arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", "--seeds", "2"]
+    arguments += ["--random_agents", "3"]
     assert main(["evaluate", *arguments, *LOCALLY, "--out", str(at / "evaluation")]) == 0
     evaluation = ["--evaluation", str(at / "evaluation")]
     assert main(["export", f"{at / 'run'}@1", "--out", str(at / "mine"), *evaluation]) == 0
@@ -54,17 +56,35 @@ def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: P
     assert (card.name, card.method, card.games) == ("mine", "leap", CATCH_GAMES)
     assert (card.meta_steps, card.agent_steps, card.seed) == (1, 240, 0)
     assert card.sha256 == hashlib.sha256(data).hexdigest()
-    (verdict,) = card.verdicts
-    assert verdict.startswith("catch_dark, 120 agent steps an agent: run@1")
+    verdict, notes = card.verdicts
+    assert verdict.startswith(
+        "catch_dark, 120 agent steps an agent, 2 agents of each run and 3 from random starts: run@1"
+    )
+    assert "This holds for one initialization of run@1, not for its method." in notes
     said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
     assert verdict in " ".join(said.split())
+    (row,) = card.measured
+    assert (row["game"], row["trained on it"]) == ("catch_dark", "yes")
+    assert f"| catch_dark | yes | {row['agent steps saved']} | {row['of at most']} |" in said
+
+
+def test_a_cards_command_makes_its_evaluation(folders: Path, tmp_path: Path) -> None:
+    (command,) = pretrained.read_card(folders / "mine").commands
+    assert command == (
+        "leap-rl evaluate --init FOLDER --task.games catch_dark --seeds 2 --random_agents 3"
+    )
+    words = [str(folders / "mine") if word == "FOLDER" else word for word in shlex.split(command)]
+    out = tmp_path / "again"
+    assert main([*words[1:], *LOCALLY, "--out", str(out)]) == 0
+    prints = [read_run(RunFolder(one)).header.fingerprint for one in (folders / "evaluation", out)]
+    assert prints[0] == prints[1]
 
 
 def test_a_checkpoint_is_exported_by_its_file_too(folders: Path, tmp_path: Path) -> None:
     checkpoint = folders / "run" / "checkpoints" / "000001"
     assert main(["export", str(checkpoint / INITIALIZATION), "--out", str(tmp_path / "mine")]) == 0
     assert pretrained.read_card(tmp_path / "mine") == replace(
-        pretrained.read_card(folders / "mine"), verdicts=()
+        pretrained.read_card(folders / "mine"), verdicts=(), measured=(), commands=()
     )
     run = tmp_path / "run"
     shutil.copytree(folders / "run", run)
@@ -230,9 +250,15 @@ def test_what_comes_with_leap_rl_can_be_learned_from(
     card = pretrained.read_card(pretrained.locate(name))
     assert card.name == name
     assert card.verdicts
-    printed = " ".join(capsys.readouterr().out.split())
-    assert f"pretrained:{name} {card.method}, {card.meta_steps} meta-steps" in printed
-    assert all(verdict in printed for verdict in card.verdicts)
+    assert card.commands
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert re.split(r"  +", head)[3:] == ["saves on games it saw", "saves on others"]
+    assert len(lines) == len(pretrained.names())
+    (line,) = (line for line in lines if line.startswith(f"pretrained:{name} "))
+    assert f"  {card.agent_steps:,}  " in line
+    saved = [f"{row[SAVED]} of {row[MOST]}" for row in card.measured]
+    assert sum(each in line for each in saved) == 2 * bool(saved)
+    assert line.count("measured by another rule") == 2 * (not saved)
     options = yaml.safe_load((pretrained.locate(name) / OPTIONS).read_text())
     steps = options["task"]["num_envs"] * options["task"]["unroll_length"]
     short = ["--games", card.games[0], "--agent_steps", str(steps), "--seeds", "1"]

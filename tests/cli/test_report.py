@@ -63,6 +63,12 @@ def test_a_report_tells_of_run_and_evaluation(
     ):
         assert said in page, said
     assert len(list(out.parent.rglob("*.png"))) >= 2
+    tables = {path.relative_to(out.parent).as_posix() for path in out.parent.rglob("*.csv")}
+    assert {"tables/agent_steps_saved.csv", "tables/config.csv", "1/tables/games.csv"} <= tables
+    assert len(tables) == page.count("<table>")
+    head, row = (out.parent / "tables" / "agent_steps_saved.csv").read_text().splitlines()
+    assert head.startswith("initialization,game,trained on it,agent steps saved,")
+    assert row.startswith("mine@2,catch,yes,")
 
 
 def test_an_evaluation_is_summarized_once(

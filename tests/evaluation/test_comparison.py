@@ -88,9 +88,9 @@ def test_what_helps_says_what_is_saved_and_from_which_task_it_pays() -> None:
          "task (95 % interval -1,000 to 2,000)"),
         ((-500, -2_000, 1_000), "is not seen to help: it costs 500 agent steps a task (95 % "
          "interval -1,000 to 2,000)"),
-        ((72_049, -math.inf, math.inf), "saves 72,000 of at most 90,000 agent steps a task, "
-         "without an interval"),
-        ((-500, -math.inf, math.inf), "costs 500 agent steps a task, without an interval"),
+        ((72_049, -math.inf, math.inf), "saves 72,000 of at most 90,000 agent steps a task "
+         "(no interval)"),
+        ((-500, -math.inf, math.inf), "costs 500 agent steps a task (no interval)"),
     ],
 )  # fmt: skip
 def test_what_is_saved_in_words(saved: tuple[float, float, float], said: str) -> None:
@@ -124,7 +124,7 @@ def test_identical_agents_save_exactly_nothing() -> None:
 
 def test_few_agents_have_no_interval_and_no_claim() -> None:
     summary = summarize(quick(seeds=2))
-    assert "agent steps a task, without an interval in breakout" in summary.verdict[0]
+    assert "agent steps a task (no interval) in breakout" in summary.verdict[0]
     assert "not known to pay" in summary.verdict[0]
     assert "Intervals take at least 3 agents of each run and 5 of random." in summary.verdict
     one = summarize(quick(runs=1)).verdict

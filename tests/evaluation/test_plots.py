@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +121,8 @@ def test_a_long_name_is_wrapped_and_never_cut(text: str, lines: list[str], tmp_p
     panel = IntervalPanel({text: IntervalEstimate(1.0, 0.5, 1.5)}, "x")
     (_, svg) = draw([panel], tmp_path / "wrapped")
     assert all(f"<!-- {line} -->" in svg.read_text() for line in lines)
+    # A title has as much room as its panel is wide.
+    (_, svg) = draw([replace(panel, title=3 * text)], tmp_path / "narrow", least_width=4.0)
+    (_, wide) = draw([replace(panel, title=3 * text)], tmp_path / "wide", least_width=20.0)
+    assert f"<!-- {3 * text} -->" not in svg.read_text()
+    assert f"<!-- {3 * text} -->" in wide.read_text()

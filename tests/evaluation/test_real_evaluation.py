@@ -19,7 +19,7 @@ LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 LOCALLY += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "8"]
 CATCH += ["--agent.lr", "0.01", "--task.unroll_length", "4", "--meta.meta_steps", "1"]
-BUDGET, AGENTS = 960, 5
+BUDGET, AGENTS, RANDOM_AGENTS = 960, 5, 7
 
 
 def literal(folder: Path) -> dict[tuple[str, int, str], list[oracle.Agent]]:
@@ -28,9 +28,12 @@ def literal(folder: Path) -> dict[tuple[str, int, str], list[oracle.Agent]]:
     episodes = pq.read_table(folder / "curves/000000.parquet").to_pylist()
     found: dict[tuple[str, int, str], list[oracle.Agent]] = {}
     slot = 0
-    for _ in range(described["seeds"]):
+    counts = {"random": described.get("random_agents", described["seeds"])}
+    for seed in range(max(described["seeds"], *counts.values())):
         for game in described["games"]:
             for name in described["initializations"]:
+                if seed >= counts.get(name, described["seeds"]):
+                    continue
                 for run in range(len(described["runs"].get(name, [name]))):
                     own = [one for one in episodes if one["slot"] == slot]
                     agent = tuple((one["agent_steps"], one["episode_return"]) for one in own)
@@ -47,13 +50,15 @@ def test_estimates_are_those_of_the_episodes_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     argv = ["--init", f"leap={tmp_path / '0'},{tmp_path / '1'}", "--seeds", str(AGENTS)]
     argv += ["--games", "catch", "--agent_steps", str(BUDGET)]
+    argv += ["--random_agents", str(RANDOM_AGENTS)]
     assert main(["evaluate", *argv, *LOCALLY, "--out", str(out)]) == 0
     summary = read_summary(RunFolder(out))
     (comparison,) = summary.comparisons
     document = estimates_document(summary)
     assert comparison.trained == 320
     agents = literal(out)
-    assert {len(of) for of in agents.values()} == {AGENTS}
+    assert [len(of) for of in agents.values()] == [RANDOM_AGENTS, AGENTS, AGENTS]
+    assert summary.evaluation.complete
     pair = [agents["leap", run, "catch"] for run in range(2)], agents["random", 0, "catch"]
     found: dict[str, Any] = {
         row["measure"]: row for row in document["rows"] if row["member"] == "catch"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,10 @@ def test_what_is_saved_is_a_share_of_the_budget(summary: Summary) -> None:
     mean = panels["mean over 2 games"].rows["leap"]
     assert mean.value == comparison.over["all"].saved.value / BUDGET
     assert all(panel.mark == 0.0 for panel in panels.values())
+    (span,) = {panel.span for panel in panels.values()}
+    assert span is not None
+    every = [each for panel in panels.values() for share in panel.rows.values() for each in share]
+    assert span == (min(0, *every), max(every))
 
 
 def test_every_agent_has_its_line_in_the_colour_of_its_initialization(summary: Summary) -> None:
@@ -124,6 +129,15 @@ def test_all_plots_are_drawn_and_explained(
     assert {picture.svg for picture in pictures} == {
         file.read_bytes() for file in tmp_path.glob("*.svg")
     }
+    # Inches: what an image is scaled by decides how large its letters are.
+    assert all(10.2 <= width_of(picture.svg) <= 12 for picture in pictures)
+    assert all(4 <= width_of(picture.narrow) <= 5.5 for picture in pictures)
+
+
+def width_of(svg: bytes) -> float:
+    found = re.search(rb'width="([0-9.]+)pt"', svg)
+    assert found is not None
+    return float(found[1]) / 72
 
 
 def test_what_there_is_of_a_part_is_drawn() -> None:

@@ -107,6 +107,22 @@ def test_a_random_start_is_drawn_as_agents_draw_theirs(
     assert named["policy.weight"].any()
 
 
+@pytest.mark.parametrize("share", ["agent", "encoder"])
+def test_continuous_actions_are_first_drawn_as_wide_as_one_says(share: Share) -> None:
+    given: dict[str, Any] = {"share": share, "initial_weights": "he"}
+    plain, narrow = (
+        begin(make("continuous", initial_log_std=log_std, **given)).named_parameters()
+        for log_std in (0.0, -1.5)
+    )
+    assert narrow.pop("policy.bias").tolist() == [0.0, -1.5]  # of the mean, of the deviation
+    assert plain.pop("policy.bias").tolist() == [0.0, 0.0]
+    assert all(torch.equal(plain[name], narrow[name]) for name in plain)
+    with pytest.raises(ValueError, match=r"^agent\.initial_log_std = -1\.5: is for continuous act"):
+        make("vectors", initial_log_std=-1.5).resolved_agent()
+    with pytest.raises(ValueError, match=r"^agent\.initial_log_std = 3: must lie in \[-5, 2\]$"):
+        AgentConfig(initial_log_std=3)
+
+
 def test_every_task_starts_from_the_same_heads() -> None:
     tasks = make()
     theta0 = tasks.random_initialization(1)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.core.determinism import leave_cuda_undetermined
+from leap_rl.learners.a2c.distributions import Gaussian
 from leap_rl.learners.a2c.loss import (
     A2CLoss,
     Distribution,
@@ -106,7 +107,8 @@ class A2CLearner:
         layout = layout_of(self.network if shares_agent else encoder)
         self.shared_size = shared_part(layout, config.share).size
         if not shares_agent:
-            self.network.draw_heads(head_generator, config.gains)
+            log_std = config.initial_log_std if isinstance(policies, Gaussian) else None
+            self.network.draw_heads(head_generator, config.gains, log_std=log_std)
         if self.shared_size < layout.size:
             linear = encoder.get_submodule(LAST_LAYER)
             initialize(linear, head_generator, gain=config.gains["encoder"])

@@ -20,7 +20,8 @@ class A2C(GameLearner):
     name = "a2c"
     options: ClassVar[tuple[str, ...]] = (
         *("encoder", "encoder_arguments", "encoder_sha256", "share", "initial_weights"),
-        *("value_gain", "lr", "rmsprop_alpha", "rmsprop_eps", "rmsprop_start", "gamma"),
+        *("value_gain", "initial_log_std", "lr", "gamma"),
+        *("rmsprop_alpha", "rmsprop_eps", "rmsprop_start"),
         *("entropy_coefficient", "value_coefficient", "reward_clip", "max_grad_norm"),
         *("normalize_observations", "precision", "device", "path_loss"),
     )
@@ -31,7 +32,13 @@ class A2C(GameLearner):
     def resolved_agent(self) -> AgentConfig:
         from leap_rl.learners.hardware import resolve
 
-        return resolve(super().resolved_agent())
+        agent = resolve(super().resolved_agent())
+        if agent.initial_log_std != 0 and not self.suite.continuous_actions(self.task):
+            raise ValueError(
+                f"agent.initial_log_std = {agent.initial_log_std}: is for continuous actions, and "
+                f"those of {', '.join(self.task.resolved_games)} are discrete; leave it out"
+            )
+        return agent
 
     def defaults(self) -> Settings:
         return DEFAULTS[self.suite.domain(self.task)]

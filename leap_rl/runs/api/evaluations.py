@@ -108,7 +108,8 @@ def evaluate(
         initializations: One, several, or several by name; a name's runs are judged together.
         games: A game, a pool, or several of either; none for Atari's pool held_out.
         agent_steps: Of each agent; none for those of the first run's tasks.
-        seeds: Agents of each run in each game.
+        seeds: Agents of each run in each game, and from random starts unless `options` has
+            `{"random_agents": 20}`.
         run_dir: The evaluation's folder, new or empty; none for one in `runs`.
         options: Any other options by dotted name, such as `{"task.num_envs": 32}`.
         callbacks: As for `train`; called with the rows of the agents' progress.

@@ -52,6 +52,8 @@ class EvaluationFactory:
     """Draws an encoder, float32 [P], from a seed."""
     random: bool = True
     """Whether random encoders are a baseline."""
+    random_agents: int | None = None
+    """Agents from random encoders in each game; none for as many as of each run."""
     save_agents: bool = False
 
     def write_first_checkpoint(
@@ -116,6 +118,7 @@ class EvaluationFactory:
             "seeds": self.seeds,
             "agent_steps": self.agent_steps,
             **({"mixes": dict(mixes)} if mixes else {}),
+            **({"random_agents": self.random_agents} if self.random_agents else {}),
         }
 
 
@@ -148,7 +151,7 @@ class EvaluationPlan:
         return self._drawn[start_index]
 
     def _draw(self, start_index: int) -> FloatVector:
-        mixed_run, seed = divmod(start_index - len(self.given), self.factory.seeds)
+        mixed_run, seed = divmod(start_index - len(self.given), self._most_seeds)
         own = derive_seed(self.factory.seed, Purpose.INITIALIZATION, "evaluation", seed)
         random = self.factory.random_initialization(own)
         if mixed_run:  # from 1
@@ -205,8 +208,12 @@ class EvaluationPlan:
             return len(self.given) + agent.seed
         start = self._starts.index((agent.initialization, agent.run))
         if agent.initialization in self.described.get("mixes", {}):
-            return len(self.given) + (1 + start) * self.factory.seeds + agent.seed
+            return len(self.given) + (1 + start) * self._most_seeds + agent.seed
         return start
+
+    @property
+    def _most_seeds(self) -> int:
+        return max(self.factory.seeds, self.factory.random_agents or 0)
 
 
 def _file(number: int) -> str:

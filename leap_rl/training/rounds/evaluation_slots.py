@@ -32,11 +32,14 @@ class Agent(NamedTuple):
 
 def agents_of(described: Mapping[str, Any]) -> list[Agent]:
     """Return an evaluation's agents in slot order, from its first checkpoint's description."""
+    seeds: int = described["seeds"]
+    random: int = described.get("random_agents", seeds)
     return [
         Agent(name, run, game, seed)
-        for seed in range(described["seeds"])
+        for seed in range(max(seeds, random))
         for game in described["games"]
         for name in described["initializations"]
+        if seed < (random if name == RANDOM else seeds)
         for run in range(len(described["runs"].get(name, [name])))
     ]
 
