@@ -42,10 +42,8 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
     """Return the table of agent steps saved with its means over games, for a model card."""
     rows = _saved(summary)
     for comparison in summary.comparisons:
-        scopes = [scope for scope in comparison.over if scope != "all"] or ["all"]
-        for scope in scopes:
-            over = comparison.over.get(scope)
-            if over is None or len(over.games) < 2:
+        for scope, over in comparison.over.items():
+            if len(over.games) < 2 or (scope == "all" and len(comparison.over) > 1):
                 continue
             seen = {comparison.games[game].seen for game in over.games}
             mean = {
