@@ -220,7 +220,8 @@ def _evaluated(path: str, given: str, sha256: str, run: Config) -> _Evaluated:
 
 def _command(evaluation: Config, run: Config) -> str:
     """Return what makes an evaluation of the exported folder, which sets what it does not say."""
-    before, words = flatten(_options_of(run)), []
+    before = flatten(_options_of(run))
+    words: list[str] = []
     for name, value in flatten(_options_of(evaluation)).items():
         group = name.partition(".")[0]
         default = before.get(name) if group in ("task", "agent") else _DEFAULTS.get(name)

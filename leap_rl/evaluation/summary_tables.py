@@ -42,10 +42,8 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
     """Return the table of agent steps saved with its means over games, for a model card."""
     rows = _saved(summary)
     for comparison in summary.comparisons:
-        scopes = [scope for scope in comparison.over if scope != "all"] or ["all"]
-        for scope in scopes:
-            over = comparison.over.get(scope)
-            if over is None or len(over.games) < 2:
+        for scope, over in comparison.over.items():
+            if len(over.games) < 2 or (scope == "all" and len(comparison.over) > 1):
                 continue
             seen = {comparison.games[game].seen for game in over.games}
             mean = {
@@ -54,6 +52,7 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
                 SEEN: _YES[seen.pop()] if len(seen) == 1 else "unknown",
                 SAVED: _steps(over.saved),
                 MOST: agent_steps(over.most),
+                PAYS: _pays(comparison, comparison.pays_from(over.saved)),
             }
             rows.append({column: mean.get(column, "") for column in rows[0]})
     if len(summary.comparisons) == 1:
@@ -61,6 +60,7 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
     return rows
 
 
+PAYS = "pays from task"
 _YES = {True: "yes", False: "no", None: "unknown"}
 _SAVED = (
     "Agent steps that an agent spends at or above a level, beyond those that one from a random "
@@ -102,7 +102,7 @@ def _saved(summary: Summary) -> list[dict[str, str]]:
             "final return": _value(effect.final),
             f"{comparison.reference}'s": number(effect.reference.means.final),
             "speed-up to half of the gain": _times(effect.speed_ups.get(0.5)),
-            "pays from task": _pays(comparison, game),
+            PAYS: _pays(comparison, comparison.pays_in(game)),
         }
         for comparison in summary.comparisons
         for game, effect in comparison.games.items()
@@ -191,8 +191,7 @@ def _human(game: Game) -> str:
     return f"{game.human(np.array(game.reference.means.final)):.1%}"
 
 
-def _pays(comparison: Comparison, game: str) -> str:
-    pays = comparison.pays_in(game)
+def _pays(comparison: Comparison, pays: IntervalEstimate | None) -> str:
     if pays is None:
         return "not known to pay" if comparison.trained else "–"
     tasks, least, most = whole_tasks(pays)

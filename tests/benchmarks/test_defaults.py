@@ -42,3 +42,12 @@ def test_agents_are_kept_and_not_learned_again(tmp_path: Path) -> None:
 def test_the_peer_learns_the_same_game(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="no dependency of leap_rl: pip install it")
     assert " to " in learn(tmp_path, "stable-baselines3").splitlines()[-1]
+
+
+def test_other_options_have_a_column_of_their_own(tmp_path: Path) -> None:
+    words = ["--out", str(tmp_path), "--games", GAME, "--seeds", "0", "--agents"]
+    assert main([*words, "--options", "gamma=0.5", "normalize_observations=true"]) == 0
+    name = "leap_rl, gamma=0.5, normalize_observations=true"
+    assert (tmp_path / "defaults.md").read_text().startswith(f"| game | agent steps | {name} |")
+    with pytest.raises(ValueError, match=r"^agent\.gamma = 2: must lie in"):
+        main([*words, "--options", "gamma=2"])
