@@ -165,7 +165,7 @@ def _usage() -> str:
     return f"""\
 usage: leap-rl COMMAND [OPTIONS]
 
-Learn, over a family of environments, the weights from which new agents learn a new one sooner.
+From a family of environments, learn the weights that new agents should start from.
 
 commands:
 {commands}
