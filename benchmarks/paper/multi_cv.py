@@ -44,8 +44,8 @@ META_LR = 0.01
 """Of Adam, as in the paper, which gives none for Reptile."""
 
 LEARNERS = {
-    "hat": "benchmarks.paper.hat:HAT",
-    "progressive": "benchmarks.paper.progressive:ProgressiveNets",
+    "hat": "benchmarks.paper.learners.hat:HAT",
+    "progressive": "benchmarks.paper.learners.progressive:ProgressiveNets",
 }
 
 PUBLISHED = {
