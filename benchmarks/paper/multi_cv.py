@@ -130,7 +130,9 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     common["sets"] = given.sets or list(read_folder(given.data).names)
     return [
         {
-            **{"method": method, "held_out": held_out, "repeat": repeat},
+            "method": method,
+            "held_out": held_out,
+            "repeat": repeat,
             "optimizer": given.optimizer if method in AT_ONCE else None,
             **common,
         }
