@@ -212,5 +212,5 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
     changed = tmp_path / "changed"
     write_idx(changed / "mnist", seed=1)
     capsys.readouterr()
-    assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) != 0
+    assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) == 2
     assert "holds other images" in capsys.readouterr().err
