@@ -69,8 +69,8 @@ def read_folder(path: str) -> Folder:
     root = Path(path).expanduser()
     digest, alphabets = hashlib.sha256(), list[str]()
     splits = sources(root) if root.is_dir() else []
-    folders = sorted(one for one in root.glob("*/") if one not in splits)
-    for file in (file for folder in folders for file in sorted(folder.iterdir())):
+    folders = sorted(one for one in root.glob("[!.]*/") if one not in splits)
+    for file in sorted(root.glob("[!.]*/*")):
         if file.is_file():
             with file.open("rb") as opened:
                 found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -82,7 +82,7 @@ def read_folder(path: str) -> Folder:
     names = (*(folder.name for folder in folders), *alphabets)
     if not names:
         raise ValueError(
-            f"task.data = {path}: is no folder with data sets; make a folder in it one, such as mnist "
+            f"task.data = {path}: is no folder with data sets; a set is a folder in it, such as mnist "
             "with its four IDX files (docs/multi_cv.md)"
         )
     return Folder(names, digest.hexdigest())
