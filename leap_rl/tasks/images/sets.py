@@ -82,8 +82,8 @@ def read_folder(path: str) -> Folder:
     names = (*(folder.name for folder in folders), *alphabets)
     if not names:
         raise ValueError(
-            f"task.data = {path}: is no folder with data sets; a set is a folder in it, such as mnist "
-            "with its four IDX files (docs/multi_cv.md)"
+            f"task.data = {path}: is no folder with data sets; a set is a folder in it, such as "
+            "mnist with its four IDX files (docs/multi_cv.md)"
         )
     return Folder(names, digest.hexdigest())
 
