@@ -40,8 +40,9 @@ METHODS = ("leap", "reptile", "finetune", "progressive", "hat", "none")
 AT_ONCE = ("leap", "reptile")
 """Learn from all sets in a meta-step; the others, from one set after another."""
 
-META_LR = {"adam": 0.01, "sgd": None}
-"""The paper's; and the full step to the mean of the agents. None is given for Reptile."""
+META_LR = {"adam": {"leap": 0.01, "reptile": 0.01}, "sgd": {"leap": 0.05, "reptile": 1.0}}
+"""The paper's, which gives none for Reptile; and the released code's for Leap (0.1 without the
+factor p), the full step to the mean of the agents for Reptile."""
 
 LEARNERS = {
     "hat": "benchmarks.paper.learners.hat:HAT",
@@ -119,7 +120,10 @@ def training_options(cell: Cell, data: str) -> dict[str, Any]:
     if cell["method"] not in AT_ONCE:
         return options | {"meta.method": "pretraining", "meta.batch_size": 1}
     own = {"meta.method": cell["method"], "meta.batch_size": len(games)}
-    outer = {"meta.optimizer": cell["optimizer"], "meta.meta_lr": META_LR[cell["optimizer"]]}
+    outer = {
+        "meta.optimizer": cell["optimizer"],
+        "meta.meta_lr": META_LR[cell["optimizer"]][cell["method"]],
+    }
     return options | own | outer
 
 
