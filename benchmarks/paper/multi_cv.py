@@ -40,12 +40,13 @@ METHODS = ("leap", "reptile", "finetune", "progressive", "hat", "none")
 AT_ONCE = ("leap", "reptile")
 """Learn from all sets in a meta-step; the others, from one set after another."""
 
-META_LR = 0.01
-"""Of Adam, as in the paper, which gives none for Reptile."""
+META_LR = {"adam": {"leap": 0.01, "reptile": 0.01}, "sgd": {"leap": 0.05, "reptile": 1.0}}
+"""The paper's, which gives none for Reptile; and the released code's for Leap (0.1 without the
+factor p), the full step to the mean of the agents for Reptile."""
 
 LEARNERS = {
-    "hat": "benchmarks.paper.hat:HAT",
-    "progressive": "benchmarks.paper.progressive:ProgressiveNets",
+    "hat": "benchmarks.paper.learners.hat:HAT",
+    "progressive": "benchmarks.paper.learners.progressive:ProgressiveNets",
 }
 
 PUBLISHED = {
@@ -119,7 +120,11 @@ def training_options(cell: Cell, data: str) -> dict[str, Any]:
     if cell["method"] not in AT_ONCE:
         return options | {"meta.method": "pretraining", "meta.batch_size": 1}
     own = {"meta.method": cell["method"], "meta.batch_size": len(games)}
-    return options | own | {"meta.optimizer": "adam", "meta.meta_lr": META_LR}
+    outer = {
+        "meta.optimizer": cell["optimizer"],
+        "meta.meta_lr": META_LR[cell["optimizer"]][cell["method"]],
+    }
+    return options | own | outer
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -128,7 +133,13 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     common = {name: getattr(given, name) for name in sizes}
     common["sets"] = given.sets or list(read_folder(given.data).names)
     return [
-        {"method": method, "held_out": held_out, "repeat": repeat, **common}
+        {
+            "method": method,
+            "held_out": held_out,
+            "repeat": repeat,
+            "optimizer": given.optimizer if method in AT_ONCE else None,
+            **common,
+        }
         for repeat in range(given.repeats)
         for held_out in given.held_out
         for method in given.methods
@@ -164,6 +175,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--sets", nargs="+", help="all, held-out ones too; default: all there are")
     parser.add_argument("--held_out", nargs="+", default=["fashion", "mnist"])
     parser.add_argument("--repeats", type=positive, default=3)
+    parser.add_argument("--optimizer", choices=META_LR, default="adam", help="the outer one")
     parser.add_argument("--meta_steps", type=positive, default=20, help="the paper's are 1000")
     parser.add_argument("--epochs", type=float, default=1.0, help="of a task in meta-training")
     parser.add_argument("--evaluation_epochs", type=float, default=10.0, help="the paper's are 100")

@@ -41,7 +41,8 @@ def prepare(
         trusts_imports: Whether modules may be imported that an option names.
 
     Raises:
-        ValueError: An option that defines the run would change, or the config was edited.
+        ValueError: An option that defines the run would change, the config was edited, or the data
+            are missing or others.
         RunFolderError: The folder is damaged, such that nothing in it can be resumed.
     """
     folder = run.folder
@@ -49,6 +50,8 @@ def prepare(
         type(run.config), options, defaults=run.options, trusts_imports=trusts_imports
     )
     _check_options(run, config)
+    if config.task.data is not None:  # which may have moved, but not changed
+        config.task.suite.check_machine(config.task)
     with folder.lock():
         damage = folder.fall_back(run.header.fingerprint)
         if damage is not None:

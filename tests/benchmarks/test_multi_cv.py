@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.paper import hat, multi_cv
-from benchmarks.paper.hat import HAT, HATTask, compensation
-from benchmarks.paper.progressive import ProgressiveNets
-from benchmarks.paper.task_aware import TaskAware
+from benchmarks.paper import multi_cv
+from benchmarks.paper.learners import hat
+from benchmarks.paper.learners.hat import HAT, HATTask, compensation
+from benchmarks.paper.learners.progressive import ProgressiveNets
+from benchmarks.paper.learners.task_aware import TaskAware
 from leap_rl.core.parsing import parse_options
 from leap_rl.learners.classifier.classifier import Batch, make_classifier
 from leap_rl.learners.classifier.sets import ImageSetTask
@@ -205,8 +206,8 @@ def test_every_method_learns_as_many_tasks() -> None:
         "leap": ("leap", ("adam", 0.01), "auto", 40),
         "reptile": ("reptile", ("adam", 0.01), "auto", 40),
         "finetune": (*sequential, "auto", 40),
-        "progressive": (*sequential, "benchmarks.paper.progressive:ProgressiveNets", 40),
-        "hat": (*sequential, "benchmarks.paper.hat:HAT", 40),
+        "progressive": (*sequential, "benchmarks.paper.learners.progressive:ProgressiveNets", 40),
+        "hat": (*sequential, "benchmarks.paper.learners.hat:HAT", 40),
     }
 
 

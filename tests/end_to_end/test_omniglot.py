@@ -115,7 +115,7 @@ def test_data_may_move_but_not_change(
     other.mkdir()
     write_zip(other / "images_background.zip", {**ALPHABETS, "Hebrew": 20})
     more = ["--meta.meta_steps", "3", "--task.data"]
-    assert main(["resume", str(run), *more, str(other)]) == 1
+    assert main(["resume", str(run), *more, str(other)]) == 2
     error = capsys.readouterr().err
     assert "holds other images" in error
     assert error.count("\n") <= 2

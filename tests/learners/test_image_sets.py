@@ -16,7 +16,6 @@ from leap_rl.learners.classifier.sets import ImageSetTask
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
-from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import ImagesConfig
 from leap_rl.tasks.images.formats import Labelled
@@ -55,7 +54,7 @@ def run(task: ImageSetTask) -> list[Progress]:
 
 def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
     """The paper's network, SGD and cosine annealing, written with torch's own modules."""
-    task, start = make_task(data)
+    task, _ = make_task(data)
     layers: list[nn.Module] = []
     for inputs in (3, 64, 64, 64):
         convolution = nn.Conv2d(inputs, 64, 3, padding=1, bias=False)
@@ -81,7 +80,6 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
             for seed in (derive_seed(7, Purpose.DATA, "order", epoch) for epoch in (0, 1))
         ]
     )
-    points: list[Point] = []
     for update in range(6):
         places = order[8 * update : 8 * update + 8].numpy()
         gray = torch.from_numpy(training.images[places]).permute(0, 3, 1, 2).float() / 255
@@ -91,10 +89,9 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-        losses = task.advance(points.append).losses
+        losses = task.advance(lambda point: None).losses
         assert losses["total"] == pytest.approx(float(loss.detach()), rel=1e-4)
     assert task.done
-    assert torch.equal(points[0].theta[:1728], start[:1728]) or len(points) == 6
     theirs = torch.cat([one.detach().flatten() for one in network.parameters()])
     ours = torch.cat([one.flatten() for one in task.learner.flat.copies().values()])
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
@@ -212,5 +209,5 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
     changed = tmp_path / "changed"
     write_idx(changed / "mnist", seed=1)
     capsys.readouterr()
-    assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) != 0
+    assert main(["resume", str(run), "--meta.meta_steps", "3", "--task.data", str(changed)]) == 2
     assert "holds other images" in capsys.readouterr().err

@@ -175,8 +175,10 @@ def test_what_is_asked_for_and_is_not_there_is_one_line(tmp_path: Path) -> None:
         task = TaskConfig(**{"kind": "images", "data": str(tmp_path)} | options)  # type: ignore[arg-type]
         task.suite.resolve(task)
 
-    with pytest.raises(ValueError, match=r"task\.data = .*: holds no folder of images"):
+    with pytest.raises(ValueError, match=r"task\.data = .*: is no folder with data sets"):
         resolve()
+    with pytest.raises(ValueError, match=r"task\.data = .*none: is no folder with data sets"):
+        resolve(data=str(tmp_path / "none"))
     write_idx(tmp_path / "mnist")
     for options, says in (
         ({"data": None}, r"task\.data = null: task\.kind = images needs a folder"),

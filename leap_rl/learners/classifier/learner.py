@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
@@ -25,7 +25,7 @@ class Classifier(Learner):
 
     name = "classifier"
     learns = ImageSuite
-    options = ("classifier",)
+    options: ClassVar[tuple[str, ...]] = ("classifier",)
     plain_descent = True
     differentiable = True
 

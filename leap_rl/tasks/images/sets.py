@@ -68,9 +68,9 @@ def read_folder(path: str) -> Folder:
     """Return the sets in a folder, unread; once in a process. ValueError if there are none."""
     root = Path(path).expanduser()
     digest, alphabets = hashlib.sha256(), list[str]()
-    splits = sources(root)
-    folders = sorted(one for one in root.iterdir() if one.is_dir() and one not in splits)
-    for file in (file for folder in folders for file in sorted(folder.iterdir())):
+    splits = sources(root) if root.is_dir() else []
+    folders = sorted(one for one in root.glob("[!.]*/") if one not in splits)
+    for file in sorted(root.glob("[!.]*/*")):
         if file.is_file():
             with file.open("rb") as opened:
                 found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -82,8 +82,8 @@ def read_folder(path: str) -> Folder:
     names = (*(folder.name for folder in folders), *alphabets)
     if not names:
         raise ValueError(
-            f"task.data = {path}: holds no folder of images; make one a data set, such as mnist "
-            "with its four IDX files (docs/multi_cv.md)"
+            f"task.data = {path}: is no folder with data sets; a set is a folder in it, such as "
+            "mnist with its four IDX files (docs/multi_cv.md)"
         )
     return Folder(names, digest.hexdigest())
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork
+from benchmarks.paper.learners.task_aware import TaskAware, TaskAwareNetwork
 from leap_rl.learners.classifier.classifier import (
     FILTERS,
     MODULES,

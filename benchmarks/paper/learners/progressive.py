@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.paper.task_aware import TaskAware, TaskAwareNetwork
+from benchmarks.paper.learners.task_aware import TaskAware, TaskAwareNetwork
 from leap_rl.learners.classifier.classifier import FILTERS, MODULES, Classifier
 
 WIDTH = 8
