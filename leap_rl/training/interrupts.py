@@ -212,7 +212,7 @@ class Interrupts:
                 if 0 in numbers:
                     return
                 reasons = [StopReason(128 + n) for n in numbers if n in _SIGNALS]
-                if _LOST in numbers and wished_s is None:
+                if _LOST in numbers:
                     reasons.insert(0, StopReason.CLUSTER_LOST)
                 while own and StopReason.INTERRUPTED in reasons:
                     reasons.remove(StopReason.INTERRUPTED)

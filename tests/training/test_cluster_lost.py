@@ -19,7 +19,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.commands import Process, start, undisturbed, wait_until
 
-OPTIONS = ["--config", "debug", "--meta.meta_steps", "2", "--task.agent_steps", "240000"]
+OPTIONS = ["--config", "debug", "--meta.meta_steps", "1", "--task.agent_steps", "60000"]
 OPTIONS += ["--meta.batch_size", "1", "--runtime.snapshot_every_s", "0.5"]
 
 
@@ -114,5 +114,4 @@ def test_the_supervisor_resumes_a_run_whose_cluster_is_lost(name: str, tmp_path:
     (line,) = err.splitlines()
     assert line.startswith("leap-rl: Ray's ")
     assert line.endswith("is gone; resuming run, restart 1 of 1")
-    for number in (1, 2):
-        assert folder.read_state(number)["sha256"] == calm.read_state(number)["sha256"]
+    assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]

@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.machine import cores, descendants
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.faults import FaultPoint
+from leap_rl.training.faults import OF_RAY, FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
@@ -115,7 +115,8 @@ def _supervise(
     while True:
         interrupts.check()
         status: RunStatus = ask(server.supervise)
-        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
+        for point in (FaultPoint.DRIVER_SUPERVISING, *OF_RAY):
+            pool.on_fault_point(point)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
