@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -165,7 +166,8 @@ def create_fork(
         ) from None
     begun = {"agent_steps": state["agent_steps"]}
     if _validates_alike(before, config):
-        begun |= ValidationState.from_state(state).for_fork().state()
+        with suppress(KeyError, TypeError, ValueError):  # an earlier leap_rl measured otherwise
+            begun |= ValidationState.from_state(state).for_fork().state()
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     fork = make_run(
         config,
@@ -190,7 +192,7 @@ def _validates_alike(before: TrainConfig, config: TrainConfig) -> bool:
     groups = ("seed", "task", "agent", "validation")
     names = {name for name in ours if name.partition(".")[0] in groups}
     names -= {"validation.every_meta_steps"}
-    return all(theirs[name] == ours[name] for name in names)
+    return all(theirs.get(name) == ours[name] for name in names)
 
 
 def _read_start(
