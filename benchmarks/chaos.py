@@ -2,10 +2,11 @@
 
     .venv/bin/python -m benchmarks.chaos --config chaos --kills 20 --seed 1
 
-Trainers, server and driver are killed with SIGKILL at moments drawn from the seed: while work is
-handed out, in mid-task, while sums are sent, at the outer step, between the halves of a checkpoint,
-while resuming after another kill. Ends with "same bits" and status 0 if checkpoints, rows and
-episodes are equal and each planned kill has happened; otherwise says what differs, with status 1.
+Trainers, server, driver, and Ray's GCS and raylet are killed with SIGKILL at moments drawn from the
+seed: while work is handed out, in mid-task, while sums are sent, at the outer step, between the
+halves of a checkpoint, while resuming after another kill. Ends with "same bits" and status 0 if
+checkpoints, rows and episodes are equal and each planned kill has happened; otherwise says what
+differs, with status 1.
 Other options are those of `leap-rl train`.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +33,9 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
+
+LOST = re.compile(r"leap-rl: Ray's .+ is gone; stopped; continue with: .+ resume ")
+"""The line of a driver whose cluster is gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,23 +98,36 @@ def run_both(words: Sequence[str], folder: Path, *, kills: int, seed: int) -> Ou
 
 
 def run_one(words: Sequence[str], run: RunFolder, faults: FaultInjector) -> float:
-    """Resume a run until it ends, whenever its driver is killed; returns the seconds it took."""
+    """Resume a run until it ends, whenever its driver is killed or has lost its cluster.
+
+    Returns the seconds it took.
+    """
     log, plan = (run.path.with_suffix(suffix) for suffix in (".log", ".json"))
     write_plan(faults, plan)
     started = time.monotonic()
     command = ["train", *words, "--run_dir", str(run.path)]
-    while (status := leap_rl(command, log, plan)) == -signal.SIGKILL:
-        tell(f"the driver was killed ({len(fired_of(faults))} failures by now); resuming")
+    while (status := leap_rl(command, log, plan)) == -signal.SIGKILL or is_lost(status, log):
+        what = "the driver was killed" if status < 0 else last_line(log)
+        tell(f"{what} ({len(fired_of(faults))} failures by now); resuming")
         if run.exists():
             trust = [TRUST_IMPORTS] if TRUST_IMPORTS in words else []
             command = ["resume", str(run.path), *trust]
     if status != 0:
-        last = log.read_text().strip().splitlines()[-1:]
         raise RunFailedError(
-            f"the run {run.path.name} ended with exit status {status} ({' '.join(last)}); "
+            f"the run {run.path.name} ended with exit status {status} ({last_line(log)}); "
             f"its output is in {log}"
         )
     return time.monotonic() - started
+
+
+def is_lost(status: int, log: Path) -> bool:
+    """Return whether a driver has ended with the line of a lost cluster."""
+    return status == EXIT_FAILED and LOST.match(last_line(log)) is not None
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a command's output."""
+    return (log.read_text().strip().splitlines() or [""])[-1]
 
 
 def leap_rl(words: Sequence[str], log: Path, plan: Path) -> int:

@@ -15,6 +15,10 @@ class RunFailedError(RuntimeError):
     """A run cannot continue; its checkpoints stay."""
 
 
+class ClusterLostError(RunFailedError):
+    """The run's cluster is gone; the run can be resumed on another one."""
+
+
 class UnfitMachineError(RunFailedError):
     """A trainer's machine cannot compute the run's tasks; others may."""
 

@@ -61,6 +61,14 @@ def kill_children_from(folder: Path) -> None:
                 child.kill()
 
 
+def kill_children_named(name: str) -> None:
+    """Kill the processes that this one started and that have a name."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has gone
+            if child.name() == name:
+                child.kill()
+
+
 def kill_descendants(process: int) -> None:
     """Kill the processes that a process started, and theirs."""
     for descendant in descendants(process):

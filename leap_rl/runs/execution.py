@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
 from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.learners.config import AgentConfig
@@ -82,6 +82,8 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
         pass
     except OSError as error:
         raise _with_way_out(error, folder) from None
+    if interrupts.reason is StopReason.CLUSTER_LOST:
+        raise ClusterLostError(f"{interrupts.lost}; {resume}")
     if not quiet:
         say(resume, file=sys.stderr)
     return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)

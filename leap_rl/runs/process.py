@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, Final, Literal
 
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.runs.display import shown, tell
 from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.invocation import Invocation
@@ -35,7 +35,8 @@ STOP_WITHIN_S: Final = 30.0
 """A process that was asked to stop leaves within 6 s, unless the machine is very busy."""
 
 ERRORS: Final = {
-    error.__name__: error for error in (RunFolderError, StoreError, ValueError, RunFailedError)
+    error.__name__: error
+    for error in (RunFolderError, StoreError, ValueError, ClusterLostError, RunFailedError)
 }
 """What a run raises for its user."""
 
@@ -128,6 +129,8 @@ class RunProcess:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(json.dumps({"events": inlet, "request": asdict(request)}).encode())
+        self.has_ended_by_itself = False
+        """Whether it has said so; if not, something has ended it."""
         self._events: queue.Queue[Event | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -145,7 +148,9 @@ class RunProcess:
         while (event := self._events.get()) is not None:
             if isinstance(event, RowLogged):
                 on_row(event.values)
-            elif event.error is not None:
+                continue
+            self.has_ended_by_itself = True
+            if event.error is not None:
                 self._process.wait()
                 raise ERRORS[event.error](event.message)
         return self._process.wait()
@@ -227,8 +232,18 @@ def check_status(request: Request, status: int) -> None:
     raise RunFailedError(f"{command} ended with status {status}")
 
 
+def _cause_of_death(driver: RunProcess, status: int) -> str | None:
+    """Return what ended a driver; none if it ended by itself or was asked to stop."""
+    if status < 0:
+        return f"the driver was killed ({signal.Signals(-status).name})"
+    stopped = {reason.value for reason in StopReason} - {StopReason.CLUSTER_LOST.value}
+    if driver.has_ended_by_itself or status in stopped:
+        return None
+    return f"the driver ended without a word (exit status {status})"  # as by Ray's C++
+
+
 def supervise(run: LoadedRun, call: Invocation) -> int:
-    """Run a run's driver in a process of its own, again whenever it is killed.
+    """Run a run's driver in a process of its own, again whenever it is killed or loses its cluster.
 
     A driver that ends by itself has a reason, which another one would find too: it failed, its run
     is done, or it was asked to stop. The exit status of the last driver is returned, and what made
@@ -265,18 +280,23 @@ def supervise(run: LoadedRun, call: Invocation) -> int:
             driver = RunProcess(request)
             if asked:  # while it was started, so nobody has told it
                 driver.send_signal(asked)
-            status = driver.wait(on_row)
-            if status >= 0 or asked:
+            try:
+                status = driver.wait(on_row)
+                cause = None if asked else _cause_of_death(driver, status)
+            except ClusterLostError as error:
+                if asked or call.joined is not None or restarts == most:
+                    raise
+                cause = str(error).partition(";")[0]
+            if cause is None:
                 return status if status >= 0 else 128 + asked
-            killed = f"the driver was killed ({signal.Signals(-status).name})"
             if restarts == most:
                 tell(
-                    f"{killed} once more than {restarts} times, as runtime.max_driver_restarts "
+                    f"{cause} once more than {restarts} times, as runtime.max_driver_restarts "
                     f"allows; {shown(run.folder)} can be resumed"
                 )
-                return 128 - status
+                return 128 - status if status < 0 else status
             restarts += 1
-            tell(f"{killed}; resuming {shown(run.folder)}, restart {restarts} of {most}")
+            tell(f"{cause}; resuming {shown(run.folder)}, restart {restarts} of {most}")
     finally:
         for one, handler in former.items():
             signal.signal(one, handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from leap_rl.runs.kinds import META_TRAINING, meta_trains
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
+from leap_rl.training.rounds.validation import ValidationState
 
 
 def prepare(
@@ -155,7 +157,7 @@ def create_fork(
     config = resolve(
         parse_options(TrainConfig, options, defaults=stored, trusts_imports=trusts_imports)
     )
-    files, agent_steps = _read_start(parent, at, run.header.fingerprint)
+    files, state = _read_start(parent, at, run.header.fingerprint)
     _check_fork(before, config, at)
     optimizer, _ = config.meta.outer
     keep_optimizer = optimizer == before.meta.outer[0]
@@ -165,10 +167,14 @@ def create_fork(
         raise ValueError(
             f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
         ) from None
+    begun = {"agent_steps": state["agent_steps"]}
+    if _validates_alike(before, config):
+        with suppress(KeyError, TypeError, ValueError):  # an earlier leap_rl measured otherwise
+            begun |= ValidationState.from_state(state).for_fork().state()
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     fork = make_run(
         config,
-        lambda folder: folder.write_checkpoint(at, files, {"agent_steps": agent_steps}),
+        lambda folder: folder.write_checkpoint(at, files, begun),
         init_sha256=run.header.init_sha256,
         sources=[parent.checkpoint(at) / INITIALIZATION],
         origin=Origin(
@@ -183,8 +189,19 @@ def create_fork(
     return fork
 
 
-def _read_start(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes], int]:
-    """Return a checkpoint's files by name, and the agent steps that it took."""
+def _validates_alike(before: TrainConfig, config: TrainConfig) -> bool:
+    """Return whether agents of a fork learn in validation as those of its parent do."""
+    ours, theirs = defining_options(config), defining_options(before)
+    groups = ("seed", "task", "agent", "validation")
+    names = {name for name in ours if name.partition(".")[0] in groups}
+    names -= {"validation.every_meta_steps"}
+    return all(theirs.get(name) == ours[name] for name in names)
+
+
+def _read_start(
+    parent: RunFolder, at: int, fingerprint: str
+) -> tuple[dict[str, bytes], Mapping[str, Any]]:
+    """Return a checkpoint's files by name, and its state."""
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
@@ -195,10 +212,12 @@ def _read_start(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str,
         )
     files, state = parent.read_checkpoint(at)
     parent.refuse_foreign(state, fingerprint)
-    agent_steps = state.get("agent_steps")
-    if not isinstance(agent_steps, int) or not {INITIALIZATION, OUTER_OPTIMIZER} <= files.keys():
+    if (
+        not isinstance(state.get("agent_steps"), int)
+        or not {INITIALIZATION, OUTER_OPTIMIZER} <= files.keys()
+    ):
         raise RunFolderError(f"{parent.checkpoint(at)}: is no checkpoint of a meta-training run")
-    return files, agent_steps
+    return files, state
 
 
 def _check_fork(before: TrainConfig, config: TrainConfig, at: int) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
@@ -93,6 +93,8 @@ def calibrate(
                 )
             folder.write(calibrated(study, choice))
     except KeyboardInterrupt:
+        if interrupts.reason is StopReason.CLUSTER_LOST:
+            raise ClusterLostError(f"{interrupts.lost}; the same command continues") from None
         return (interrupts.reason or StopReason.INTERRUPTED).value
     say(
         f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "

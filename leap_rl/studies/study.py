@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
 from leap_rl.core.parsing import TRUST_IMPORTS, flatten
 from leap_rl.evaluation.comparison import summarize
@@ -85,6 +85,8 @@ def carry_out(
             )
             answer = write_page(folder, study, cells)
     except KeyboardInterrupt:
+        if interrupts.reason is StopReason.CLUSTER_LOST:
+            raise ClusterLostError(f"{interrupts.lost}; {resume}") from None
         if not quiet:
             say(resume, file=sys.stderr)
         return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)

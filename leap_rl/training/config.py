@@ -58,7 +58,7 @@ class RuntimeConfig:
 
     max_driver_restarts: int = 0
     """Watch over the driver from a process of its own, and resume the run when the driver is
-    killed, as for want of memory, so many times at most. 0: a supervisor such as Kubernetes or
+    killed, as for want of memory, or loses its Ray cluster, so many times at most. 0: a supervisor such as Kubernetes or
     compose does so, or nobody."""
 
     stop_after_s: float | None = None

@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from leap_rl.core.machine import kill_children_named
 
 PLAN_VARIABLE = "LEAP_RL_CHAOS"
 """Names the file with the plan."""
@@ -68,11 +70,19 @@ class FaultPoint(StrEnum):
     DRIVER_RESUMING = "driver.resuming"
     """Resumes a run, and has started nothing."""
 
+    GCS_SERVING = "gcs_server.serving"
+    """Serves the cluster that the driver has started, which has heard how the run stands."""
+    RAYLET_SERVING = "raylet.serving"
+    """The same."""
+
     @property
     def role(self) -> str:
-        """The process that reaches it: trainer, server or driver."""
+        """The process that is killed there: trainer, server, driver, or one of Ray's."""
         return self.partition(".")[0]
 
+
+OF_RAY: Final = (FaultPoint.GCS_SERVING, FaultPoint.RAYLET_SERVING)
+"""Fault points of processes that run no code of leap_rl: the driver reaches them in their place."""
 
 OnFaultPoint: TypeAlias = Callable[[FaultPoint], None]
 
@@ -100,6 +110,9 @@ class FaultInjector:
         if number in self.at.get(point, ()):
             note = Path(self.folder) / f"{point}.{number}.killed"
             note.write_text(f"{os.getpid()}\n")
+            if point in OF_RAY:
+                kill_children_named(point.role)
+                return
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(60.0)  # it is delivered before that
 

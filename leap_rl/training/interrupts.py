@@ -1,4 +1,4 @@
-"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the end of its time.
+"""How a run is stopped from outside: Ctrl-C, SIGTERM, the end of its time, or of its cluster.
 
 The first signal asks the run to stop: it finishes what it is writing, and its folder can be
 resumed. The second leaves at once, and so does the first if the run has not stopped within seconds.
@@ -25,11 +25,15 @@ from enum import Enum
 from types import FrameType
 from typing import Any, Final
 
+from leap_rl.core.errors import EXIT_FAILED
 from leap_rl.core.lines import printable
 from leap_rl.core.machine import kill_descendants
 
 STOP_WITHIN_S: Final = 6.0
 """A run that has not stopped by then is left at once."""
+
+LOST_WITHIN_S: Final = 20.0
+"""The same where its cluster is gone: Ray's shutdown waits some seconds for it."""
 
 LATECOMER_S: Final = 0.5
 """A batch system ends all processes of a run together; this one may get its signal last."""
@@ -48,9 +52,12 @@ class StopReason(Enum):
     """EX_TEMPFAIL in sysexits.h: to be tried again."""
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
+    CLUSTER_LOST = EXIT_FAILED
 
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_LOST: Final = 255
+"""No signal's number."""
 
 
 @dataclass(kw_only=True)
@@ -71,6 +78,8 @@ class Interrupts:
     """Ends this process at once, with an exit status."""
     reason: StopReason | None = None
     """Why the run is to stop, if it is."""
+    lost: str | None = None
+    """What is gone that the run cannot do without; its reason then is CLUSTER_LOST."""
     _wanted: bool = False
     """No event: a handler that another signal interrupts would wait for that one's lock."""
     _raised: bool = False
@@ -79,6 +88,7 @@ class Interrupts:
     _depth: int = 0
     _held_back: int = 0
     _cleanups: list[Callable[[], object]] = field(default_factory=list)
+    _watcher: threading.Thread | None = None
 
     def is_set(self) -> bool:
         return self._wanted
@@ -100,6 +110,15 @@ class Interrupts:
             if self._wanted:
                 raise KeyboardInterrupt from None
             raise
+
+    def lose(self, cause: str) -> None:
+        """Ask the run to stop since its cluster is gone, as ``cause`` says; from any thread."""
+        if self._wanted:
+            return
+        self.lost = cause
+        self._want(StopReason.CLUSTER_LOST)
+        if self._watcher is not None:
+            os.write(self._inlet, bytes([_LOST]))
 
     def on_leaving(self, cleanup: Callable[[], object]) -> None:
         """Call ``cleanup``, from any thread, if the run is left at once; it must be quick."""
@@ -160,7 +179,9 @@ class Interrupts:
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._former_inlet)
         os.write(self._inlet, b"\0")
+        assert self._watcher is not None
         self._watcher.join()
+        self._watcher = None
         os.close(self._inlet)
         os.close(self._outlet)
 
@@ -191,6 +212,8 @@ class Interrupts:
                 if 0 in numbers:
                     return
                 reasons = [StopReason(128 + n) for n in numbers if n in _SIGNALS]
+                if _LOST in numbers:
+                    reasons.insert(0, StopReason.CLUSTER_LOST)
                 while own and StopReason.INTERRUPTED in reasons:
                     reasons.remove(StopReason.INTERRUPTED)
                     own -= 1
@@ -200,9 +223,10 @@ class Interrupts:
             for reason in reasons:
                 now = time.monotonic()
                 if wished_s is None:
-                    wished_s, until_s = now, now + STOP_WITHIN_S
+                    is_lost = reason is StopReason.CLUSTER_LOST
+                    wished_s, until_s = now, now + (LOST_WITHIN_S if is_lost else STOP_WITHIN_S)
                     self._want(reason)
-                    if reason is StopReason.TIME_OVER:  # the main thread does not know yet
+                    if is_lost or reason is StopReason.TIME_OVER:  # the main thread may not know
                         own += 1
                         signal.pthread_kill(self._main_thread, signal.SIGINT)
                 elif now - wished_s > ONE_WISH_S:
@@ -214,8 +238,9 @@ class Interrupts:
         if self.farewell is not None:
             # A terminal's bars hide the cursor.
             begin = "\x1b[?25h\r\n" if sys.stderr.isatty() else ""
+            cause = "" if self.lost is None else f"leap-rl: {self.lost}; "
             with suppress(OSError):
-                os.write(2, f"{begin}{printable(self.farewell)}\n".encode())
+                os.write(2, f"{begin}{printable(cause + self.farewell)}\n".encode())
         kill_descendants(os.getpid())
         for cleanup in self._cleanups:
             with suppress(Exception):

@@ -105,7 +105,7 @@ PPO_OF_RLLIB = (
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("options", [A2C_ON_ATARI, PPO_OF_RLLIB])
 def test_every_kind_of_death_on_real_games(options: str, tmp_path: Path) -> None:
-    words = [*options.split(), "--kills", "20"]
+    words = [*options.split(), "--kills", str(len(FaultPoint))]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.chaos", *words, "--run_dir", str(tmp_path / "out")],
         capture_output=True,

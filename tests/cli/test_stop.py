@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.machine import descendants
 from leap_rl.runs import execution, resumption
 from leap_rl.runs import header as reading
@@ -26,6 +26,7 @@ from leap_rl.runs.process import Request, supervise
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import read_live
+from leap_rl.training.config import Joined
 from tests.commands import BOWLS, LOCALLY, Process, start, wait_until
 
 DEBUG = ["--config", "debug", "--tracking.tensorboard", "false"]
@@ -279,6 +280,59 @@ def test_a_restarted_driver_has_the_time_of_its_command(
     monkeypatch.setattr(reading, "read_run", lambda *_: run)
     serve(requests[1], lambda row: None, started_s=time.monotonic())
     assert [call.started_s for call in calls] == [started_s]
+
+
+ENDED = (
+    "import json, os, sys; pipe = json.load(sys.stdin)['events']; "
+    "os.write(pipe, (json.dumps({'event': 'Ended', 'status': 1, 'error': 'ERROR', 'message': "
+    "'Ray is gone; stopped'}) + '\\n').encode()); sys.exit(1)"
+)
+LOST = ENDED.replace("ERROR", ClusterLostError.__name__)
+
+
+@pytest.mark.parametrize(
+    ("child", "joined", "runs", "told"),
+    [
+        (LOST, None, 3, "Ray is gone; resuming"),
+        (
+            "import sys; sys.exit(1)",
+            None,
+            3,
+            "the driver ended without a word (exit status 1); res",
+        ),
+        (ENDED.replace("ERROR", RunFailedError.__name__), None, 1, ""),
+        ("import os; os._exit(143)", None, 1, ""),  # asked to stop, twice
+        (LOST, Joined(address="there", namespace="study"), 1, ""),  # with all of the study
+    ],
+)
+def test_a_driver_is_restarted_where_something_ended_it(
+    child: str,
+    joined: Joined | None,
+    runs: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start_process, started = subprocess.Popen, list[None]()
+
+    def start_child(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        started.append(None)
+        return start_process([sys.executable, "-c", child], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start_child)
+    config = TrainConfig.from_yaml("debug", {"runtime.max_driver_restarts": 2})
+    header = RunHeader(fingerprint="", init_sha256=None, made_by=())
+    run = LoadedRun(folder=RunFolder(tmp_path), header=header, config=config)
+    call = Invocation(started_s=time.monotonic(), joined=joined)
+    if "Ended" in child:
+        with pytest.raises(RunFailedError, match="Ray is gone; stopped"):
+            supervise(run, call)
+    else:
+        assert supervise(run, call) == (143 if "143" in child else 1)
+    assert len(started) == runs
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(told in line for line in lines) == (runs - 1 if told else 0)
 
 
 @pytest.mark.slow

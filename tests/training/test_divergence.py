@@ -244,6 +244,31 @@ def test_a_late_round_closes_on_the_sums_so_far(folder: RunFolder, clock: FakeCl
     assert assigned(server.claim(claim("b", number=2))).ticket.round == 1
 
 
+@pytest.mark.parametrize("ending", ["lost", "lost after a snapshot", "another server"])
+def test_a_task_that_is_cut_off_has_the_agent_steps_of_its_sum(
+    folder: RunFolder, clock: FakeClock, ending: str
+) -> None:
+    """Though its trainer, or the server that heard of them, has died."""
+    plan = FakePlan()
+    server = make_server(folder, plan, clock, close_after_s=100.0)
+    tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
+    server.stream(with_snapshot(tickets[1], 4))
+    server.stream(stream(tickets[1], 6))
+    if ending == "another server":
+        server = make_server(folder, plan, clock, close_after_s=100.0)
+    else:
+        server.trainer_lost("b", "killed")
+        if ending == "lost after a snapshot":  # the next one begins there, and is lost too
+            assert assigned(server.claim(claim("d"))).durable_n == 4
+            server.trainer_lost("d", "killed")
+    for part in (45.0, 45.0, 20.0):
+        pass_time(server, clock, part)
+    (slot,) = plan.closed[0][1]
+    n = 6 if ending == "lost" else 4
+    assert (slot.spec.game, slot.cut_off, slot.record.updates) == ("game_1", True, n)
+    assert slot.record.agent_steps == stream(tickets[1], n).progress.agent_steps > 0
+
+
 def test_a_late_round_without_any_sum_waits(folder: RunFolder, clock: FakeClock) -> None:
     server = make_server(folder, FakePlan(), clock, close_after_s=100.0)
     ticket = assigned(server.claim(claim())).ticket

@@ -157,6 +157,37 @@ def test_a_run_that_does_not_stop_is_left(monkeypatch: pytest.MonkeyPatch) -> No
     assert left == [130]
 
 
+def test_a_run_whose_cluster_is_lost_stops_and_is_left_by_the_next_signal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    left: list[int] = []
+    stop = Interrupts(farewell="continue", leave=left.append)
+    thread = threading.Timer(0.1, stop.lose, ["the cluster is gone"])
+    thread.start()
+    with stop:
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+        assert stop.reason is StopReason.CLUSTER_LOST
+        stop.lose("it is gone once more")
+        time.sleep(interrupts.ONE_WISH_S + 0.1)
+        assert not left
+        kill_self(signal.SIGINT)
+        wait_until(lambda: left)
+    assert left == [1]
+    assert capfd.readouterr().err == "leap-rl: the cluster is gone; continue\n"
+
+
+def test_a_cluster_that_is_lost_while_the_run_stops_changes_nothing() -> None:
+    left: list[int] = []
+    with Interrupts(leave=left.append) as stop, stop.held_back():
+        kill_self(signal.SIGTERM)
+        time.sleep(interrupts.ONE_WISH_S + 0.1)
+        stop.lose("the cluster is gone")
+        time.sleep(0.2)
+    assert not left
+    assert stop.reason is StopReason.TERMINATED
+
+
 def test_entered_twice_or_elsewhere_it_changes_nothing() -> None:
     stop = Interrupts()
     with pytest.raises(KeyboardInterrupt), stop:  # noqa: PT012

@@ -120,6 +120,26 @@ def test_a_stop_and_a_resume_change_no_figure(
     assert RunFolder(run).best() == RunFolder(judged).best()
 
 
+@pytest.mark.parametrize(
+    ("options", "keeps_baseline"),
+    [([], True), (["--meta.meta_lr", "0.01"], True), (["--agent.lr", "0.02"], False)],
+)
+def test_a_fork_is_judged_by_its_parents_baseline_if_its_agents_learn_alike(
+    options: list[str], keeps_baseline: bool, judged: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "fork"
+    words = ["fork", str(judged), "--at", "1", "--run_dir", str(run), *options]
+    assert main([*words, "--meta.meta_steps", "2"]) == 0  # a step without a validation
+    assert main(["resume", str(run), "--meta.meta_steps", "5"]) == 0
+    (_, first, _, last), parents = metrics(run), metrics(judged)
+    assert (first["validation/gain"] == 0) == (not keeps_baseline)
+    assert first["validation/best"] == 2  # version 0 is the parent's
+    assert RunFolder(run).best() in (2, 4)
+    if not options:
+        assert first["validation/gain"] == parents[2]["validation/gain"]
+        assert last["validation/gain"] == parents[4]["validation/gain"]
+
+
 def curve(*rewards: float | None) -> TaskRecord:
     """Intervals of 1,000 agent steps each, in which no episode ends."""
     points = [

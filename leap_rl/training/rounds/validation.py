@@ -77,7 +77,16 @@ class ValidationState:
         return found
 
     def state(self) -> dict[str, Any]:
-        return {} if self.best is None else {"validation": asdict(self)}
+        if self.best is None:  # none judged yet, here or, with a baseline, in a fork
+            return {"validation": {"baseline": self.baseline}} if self.baseline else {}
+        return {"validation": asdict(self)}
+
+    def for_fork(self) -> ValidationState:
+        """Return the state that a fork with the same validation starts with.
+
+        The best version may be one that the fork does not have.
+        """
+        return ValidationState(baseline=self.baseline)
 
     def judge(
         self, version: int, slots: Sequence[FilledSlot]

@@ -102,7 +102,7 @@ class ParameterServer:
     def _assignment(self, slot: Slot) -> messages.Assignment:
         """Roll a slot back to its newest snapshot, and return the work from there."""
         snapshot = slot.roll_back()
-        slot.counted_steps = 0 if snapshot is None else slot.durable_steps
+        slot.counted_steps = slot.summed_steps
         # A task that diverged starts from scratch, since its agent would diverge again.
         carries_over = snapshot is None and slot.restarts == 0
         return messages.Assignment(
@@ -150,6 +150,7 @@ class ParameterServer:
             slot.n = message.n
             slot.contribution = message.contribution
             slot.progress = message.progress
+            slot.summed_steps = message.progress.agent_steps
         if message.snapshot is not None and message.n > slot.durable_n:
             slot.write_snapshot(message, message.snapshot)
             self.counters.snapshots += 1

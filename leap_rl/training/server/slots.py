@@ -79,11 +79,11 @@ class Slot:
     """Segments behind the snapshot on disk; 0 without one."""
     contribution: messages.FloatVector | None = None
     """The newest sum of the newest attempt, [P]."""
+    summed_steps: int = 0
+    """Agent steps of the task behind ``contribution``."""
     progress: messages.TaskProgress = field(default_factory=messages.TaskProgress, repr=False)
     counted_steps: int | None = None
     """Agent steps of the task that are counted; None before this server has heard of it."""
-    durable_steps: int | None = None
-    """The same, at the newest snapshot that this server has taken in."""
     result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
     """The result that completed it."""
 
@@ -129,9 +129,10 @@ class Slot:
         taken = self.files.read_snapshot(restarts=self.restarts)
         self.progress = messages.TaskProgress()
         if taken is None:
-            self.n, self.durable_n, self.contribution = 0, 0, None
+            self.n, self.durable_n, self.contribution, self.summed_steps = 0, 0, None, 0
             return None
         self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
+        self.summed_steps = taken.agent_steps
         return taken.snapshot
 
     def write_snapshot(self, message: messages.Stream, snapshot: messages.Bytes) -> None:
@@ -141,10 +142,10 @@ class Slot:
                 n=message.n,
                 contribution=message.contribution,
                 snapshot=snapshot,
+                agent_steps=message.progress.agent_steps,
             )
         )
         self.durable_n, self.trainer_failures = message.n, 0
-        self.durable_steps = message.progress.agent_steps
 
     def free(self) -> None:
         self._leave(SlotState.PENDING)
@@ -155,7 +156,7 @@ class Slot:
         restarts = self.restarts + 1
         self.files.write_lease(Lease(attempt=self.attempt, restarts=restarts))
         self.restarts, self.trainer_failures = restarts, 0
-        self.n, self.durable_n, self.contribution = 0, 0, None
+        self.n, self.durable_n, self.contribution, self.summed_steps = 0, 0, None, 0
         self._leave(SlotState.PENDING)
 
     def fill(
@@ -195,7 +196,7 @@ class Slot:
 
     def cut_off(self) -> None:
         """Complete it with its newest sum, without episodes and losses; drop it if it has none."""
-        agent_steps = self.progress.agent_steps
+        agent_steps = self.summed_steps
         if self.contribution is None or self.n == 0:
             self.drop("had no sum when its round closed, after meta.close_after_s", agent_steps)
             return
@@ -257,6 +258,8 @@ class SlotSnapshot:
     n: int
     contribution: messages.FloatVector
     snapshot: messages.Bytes
+    agent_steps: int = 0
+    """Of the task so far; 0 where an older leap_rl wrote it."""
 
 
 class SlotFiles:
@@ -281,7 +284,7 @@ class SlotFiles:
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
         arrays: Arrays = {"contribution": taken.contribution, "snapshot": taken.snapshot}
-        header = {"n": taken.n, "restarts": taken.restarts}
+        header = {"n": taken.n, "restarts": taken.restarts, "agent_steps": taken.agent_steps}
         self._write(self._path.with_suffix(".snapshot"), arrays, header)
 
     def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:

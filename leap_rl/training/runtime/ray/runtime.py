@@ -20,10 +20,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.machine import cores, descendants
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.faults import FaultPoint
+from leap_rl.training.faults import OF_RAY, FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
+from leap_rl.training.runtime.ray.cluster_watch import watching
 from leap_rl.training.runtime.ray.security import private_folder, refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
 from leap_rl.training.runtime.ray.trainer_pool import RunPool, TrainerResources, living_nodes
@@ -64,7 +65,10 @@ class RayRuntime:
 
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         cores_wanted = (self.trainers or 0) * self.resources.cores
-        with cluster(self.address, cores_wanted, self.metrics_port, self.namespace):
+        with (
+            cluster(self.address, cores_wanted, self.metrics_port, self.namespace),
+            watching(self.interrupts, own=self.address is None),
+        ):
             self.interrupts.reinstall_handlers()
             self.resources.check(living_nodes())
             folder = Path(run_spec.run_dir).absolute()
@@ -111,7 +115,8 @@ def _supervise(
     while True:
         interrupts.check()
         status: RunStatus = ask(server.supervise)
-        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
+        for point in (FaultPoint.DRIVER_SUPERVISING, *OF_RAY):
+            pool.on_fault_point(point)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)

@@ -31,6 +31,7 @@ from leap_rl.training.runtime.ray.calls import (
     first_line,
     result_of,
 )
+from leap_rl.training.runtime.ray.cluster_watch import watching
 from leap_rl.training.runtime.ray.runtime import cluster
 from leap_rl.training.runtime.ray.trainer_actor import RunTrainer, TrainerActor
 from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
@@ -207,7 +208,10 @@ def shared_pool(
     """Join a cluster or start one, with trainers for all who join it under the namespace."""
     cores_wanted = (trainers or 0) * resources.cores
     try:
-        with cluster(address, cores_wanted, metrics_port, namespace):
+        with (
+            cluster(address, cores_wanted, metrics_port, namespace),
+            watching(interrupts, own=address is None),
+        ):
             interrupts.reinstall_handlers()
             resources.check(living_nodes())
             context = ray.get_runtime_context()
