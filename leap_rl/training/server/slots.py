@@ -311,7 +311,9 @@ class SlotFiles:
     def _result(
         self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]
     ) -> FilledSlot | DroppedSlot:
-        attempt, restarts = int(header["attempt"]), int(header["restarts"])
+        attempt, restarts = header["attempt"], header["restarts"]
+        if not all(type(number) is int and 0 <= number < 2**31 for number in (attempt, restarts)):
+            raise ValueError(f"attempt = {attempt!r:.40}, restarts = {restarts!r:.40}")
         if "dropped" in header:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
             return dataclass_from_json(DroppedSlot, {"spec": self._spec, **dropped})
