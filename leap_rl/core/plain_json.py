@@ -53,7 +53,7 @@ def _refuse(text: str) -> NoReturn:
 
 def _check_depth(values: Any) -> None:
     here = [values]
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST + 1):
         here = [
             within
             for value in here
