@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import CurvePoint
@@ -110,6 +112,10 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
             f"{folder.path}: has no {error.args[0]}: an earlier leap_rl made this evaluation; "
             "evaluate again"
         ) from None
+    except RunFolderError:
+        raise
+    except ValueError as error:
+        raise RunFolderError(f"{folder.checkpoint(0)}: {error}") from None
     curves = [
         LearningCurve(**agent._asdict(), **found[slot])
         for slot, agent in enumerate(agents)
@@ -136,26 +142,40 @@ def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
     """Return the arrays of each slot of a closed round that was not dropped."""
     files, state = folder.read_checkpoint(1)
     path = folder.curves(0)
+    data = folder.read_result(path, state)
     try:
-        episodes = read_episodes(folder.read_result(path, state))
-    except RunFolderError:
-        raise
+        episodes = read_episodes(data)
     except ValueError as error:
         raise RunFolderError(f"{path}: {error}") from None
-    earned = load(files[REWARDS])
-    slots, agent_steps, returns = (
-        episodes[name] for name in ("slot", "agent_steps", "episode_return")
-    )
-    return {
-        int(slot): {
-            "restarted": state["slots"][slot]["restarts"] > 0,
-            "interval_ends": earned["interval_ends"][row],
-            "rewards": earned["rewards"][row],
-            "agent_steps": agent_steps[slots == slot],
-            "returns": returns[slots == slot],
+    slots, agent_steps = episodes["slot"], episodes["agent_steps"]
+    returns = episodes["episode_return"]
+    if REWARDS not in files:
+        raise KeyError(REWARDS)
+    try:
+        earned = load(files[REWARDS])
+        return {
+            int(slot): {
+                "restarted": state["slots"][int(slot)]["restarts"] > 0,
+                "interval_ends": _vector(earned["interval_ends"][row]),
+                "rewards": _vector(earned["rewards"][row]),
+                "agent_steps": agent_steps[slots == slot],
+                "returns": returns[slots == slot],
+            }
+            for row, slot in enumerate(_vector(earned["slots"]))
         }
-        for row, slot in enumerate(earned["slots"])
-    }
+    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RunFolderError(
+            f"{folder.checkpoint(1)}: has no rewards of agents: {reason}"
+        ) from None
+
+
+def _vector(values: Any) -> NDArray[Any]:
+    """Return values [R]; ValueError if they are no finite numbers."""
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise ValueError(f"{values.dtype} {list(values.shape)}")
+    vector: NDArray[Any] = values
+    return vector
 
 
 def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
@@ -163,17 +183,18 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
     for slot in range(slots):
         try:
             arrays, header = decode_arrays(read_regular(folder.slot(0, slot)))
-        except (OSError, ChecksumError):
+            content = header["content"]
+            if "dropped" in content:
+                continue
+            curve = [dataclass_from_json(CurvePoint, one) for one in content["record"]["curve"]]
+            ends, rewards = reward_intervals(curve)
+            found[slot] = {
+                "restarted": content["restarts"] > 0,
+                "interval_ends": ends,
+                "rewards": rewards,
+                "agent_steps": _vector(arrays["agent_steps"]),
+                "returns": _vector(arrays["returns"]),
+            }
+        except (OSError, ChecksumError, LookupError, TypeError, ValueError):
             continue  # not complete yet; or damaged, which a resume reports
-        content = header.get("content", {})
-        if "dropped" in content:
-            continue
-        ends, rewards = reward_intervals([CurvePoint(**one) for one in content["record"]["curve"]])
-        found[slot] = {
-            "restarted": content["restarts"] > 0,
-            "interval_ends": ends,
-            "rewards": rewards,
-            "agent_steps": arrays["agent_steps"],
-            "returns": arrays["returns"],
-        }
     return found

@@ -251,7 +251,13 @@ def _pop_header(options: dict[str, Any], folder: RunFolder) -> RunHeader:
         made_by = tuple(
             {**versions, "leap_rl": versions["leap_rl"]} for versions in head["made_by"]
         )
-        if not made_by:
+        known = all(
+            isinstance(value, str | None) or (type(value) is int and 0 <= value < 2**63)
+            for versions in made_by
+            for value in versions.values()
+        )
+        own = all(isinstance(versions["leap_rl"], str) for versions in made_by)
+        if not (made_by and known and own and isinstance(head["init_sha256"], str | None)):
             raise TypeError
     except (TypeError, KeyError):
         raise ValueError(

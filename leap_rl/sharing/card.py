@@ -13,6 +13,7 @@ import yaml
 from leap_rl.core import plain_yaml
 from leap_rl.core.regular_file import read_given
 from leap_rl.networks.custom import EncoderSpec
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.run_folder import INITIALIZATION
 
 CARD = "README.md"
@@ -143,7 +144,7 @@ def read_card(folder: Path) -> Card:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in plain_yaml.load(front)["leap_rl"].items()
         }
-        return Card(**known)
+        return dataclass_from_json(Card, known)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:

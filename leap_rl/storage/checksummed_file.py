@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
+
+from leap_rl.core import plain_json
 
 _METADATA = "leap_rl"
 """The metadata's only key: safetensors writes several in any order."""
@@ -41,15 +43,18 @@ def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], di
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
-        metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_METADATA])
+        described = plain_json.load(data[8 : 8 + size])["__metadata__"][_METADATA]
+        metadata = plain_json.load(described)
         text, digest = metadata["header"], metadata["blake2b"]
-        arrays = load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        arrays, header = load(data), plain_json.load(text)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ChecksumError(f"it cannot be read: {type(error).__name__}: {reason}") from None
     if not isinstance(text, str) or _digest(arrays, text) != digest:
         raise ChecksumError("it does not hold what was written (its digest is another one)")
-    return arrays, json.loads(text)
+    if not isinstance(header, dict):
+        raise ChecksumError("its header is no object")
+    return arrays, header
 
 
 def _digest(arrays: Arrays, text: str) -> str:
@@ -87,8 +92,8 @@ def encode_state(number: int, files: Mapping[str, bytes], state: Mapping[str, An
 def decode_state(content: bytes, number: int) -> dict[str, Any]:
     """Return the state in a state.json; ValueError if it is damaged or another checkpoint's."""
     try:
-        state = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        state = plain_json.load(content)
+    except ValueError as error:
         raise ValueError(f"cannot be read: {error}") from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise ValueError("is not a checkpoint of this version of leap_rl")
@@ -97,19 +102,57 @@ def decode_state(content: bytes, number: int) -> dict[str, Any]:
     if state.get("number") != number or not _is_whole(state):
         raise ValueError(f"is not checkpoint {number} of a run")
     for name in state["sha256"]:
-        if Path(name).name != name or name in ("", ".."):
-            raise ValueError(f"names {name!r}, which is no file of a checkpoint")
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"names {name!r:.80}, which is no file of a checkpoint")
+    for name in state.get("sealed", {}):
+        folder, _, file = name.partition("/")
+        if folder not in ("curves", "agents") or not _FILE.fullmatch(file):
+            raise ValueError(f"names {name!r:.80}, which is no result of a run")
     return state
 
 
+_FILE = re.compile(r"(?!\.)[^/\0-\x1f\x7f]{1,255}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LARGEST = 2**63
+
+
 def _is_whole(state: Mapping[str, Any]) -> bool:
-    rows, slots = state.get("rows"), state.get("slots", [])
+    """Whether what commands read of a state is of the kinds that they take."""
+    rows, slots, carried = state.get("rows"), state.get("slots", []), state.get("carried_over", {})
     return (
-        isinstance(state.get("sha256"), dict)
+        _are_digests(state.get("sha256"))
+        and _are_digests(state.get("sealed", {}))
+        and isinstance(state.get("fingerprint", ""), str)
+        and _is_count(state.get("agent_steps", 0))
         and isinstance(rows, list)
         and all(isinstance(row, dict) and _is_row(row) for row in rows)
         and isinstance(slots, list)
-        and all(isinstance(slot, dict) and type(slot.get("attempt")) is int for slot in slots)
+        and all(isinstance(slot, dict) and _is_slot(slot) for slot in slots)
+        and isinstance(carried, dict)
+        and all(_is_count(number) and number < state["number"] for number in carried.values())
+    )
+
+
+def _are_digests(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in value.values()
+    )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def _is_slot(slot: Mapping[str, Any]) -> bool:
+    return (
+        isinstance(slot.get("game"), str)
+        and _is_count(slot.get("attempt"))
+        and slot["attempt"] >= 1
+        and _is_count(slot.get("restarts", 0))
+        and isinstance(slot.get("dropped", ""), str)
+        and isinstance(slot.get("trainer", ""), str)
+        and isinstance(slot.get("processor", ""), str)
+        and isinstance(slot.get("cut_off", False), bool)
     )
 
 
@@ -120,4 +163,5 @@ def _is_row(row: Mapping[str, Any]) -> bool:
         and isinstance(values, dict)
         and axis in values
         and all(type(value) in (int, float) for value in values.values())
+        and all(abs(value) < _LARGEST for value in values.values() if type(value) is int)
     )

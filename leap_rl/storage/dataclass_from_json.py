@@ -13,17 +13,28 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
 def _are_numbers(value: object) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "int": lambda value: type(value) is int and value >= 0,
+    "int": _is_count,
+    "int | None": lambda value: value is None or _is_count(value),
     "float": _is_number,
     "float | None": lambda value: value is None or _is_number(value),
     "str": lambda value: isinstance(value, str),
     "str | None": lambda value: value is None or isinstance(value, str),
     "Mapping[str, float]": _are_numbers,
+    "Mapping[str, Any]": lambda value: isinstance(value, dict),
+    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(_is_count, value)),
+    "tuple[str, ...]": lambda value: (
+        isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+    ),
+    "bool": lambda value: isinstance(value, bool),
     "Row | None": lambda value: value is None or _are_numbers(value),
 }
 """Checks by a field's annotation; fields of other types are not checked."""

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from leap_rl.core import plain_json
+from leap_rl.core.regular_file import LARGEST_TEXT, read_regular
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.object_store import ChangedError, ObjectStore, StoreError, Version, is_plain
 from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
@@ -231,7 +233,7 @@ class Mirror:
 
     def _read_records(self) -> tuple[tuple[str, ...], dict[str, tuple[Stamp, Version | None]]]:
         try:
-            records = json.loads((self._folder / MIRRORED).read_bytes())
+            records = plain_json.load(read_regular(self._folder / MIRRORED, LARGEST_TEXT))
             alike = {
                 str(name): (Stamp(*stamp), None if version is None else Version(*version))
                 for name, (stamp, version) in records["files"].items()

@@ -28,6 +28,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.core import plain_json
 from leap_rl.core.regular_file import naming, read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 
@@ -116,7 +117,7 @@ def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
 def living_holder(path: Path) -> Holder | None:
     """Return the process that seems to hold a file's lock; takes no lock, writes nothing."""
     with suppress(OSError, ValueError):
-        holder = holder_of(json.loads(read_regular(path, _SIZE)))
+        holder = holder_of(plain_json.load(read_regular(path, _SIZE)))
         return holder if holder is not None and holder.seems_alive else None
     return None
 
@@ -211,7 +212,7 @@ def _write(descriptor: int, started: float) -> None:
 
 def _read(descriptor: int) -> Holder | None:
     try:
-        return holder_of(json.loads(os.pread(descriptor, _SIZE, 0)))
+        return holder_of(plain_json.load(os.pread(descriptor, _SIZE, 0)))
     except (OSError, ValueError):
         return None
 

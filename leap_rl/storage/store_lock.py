@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from leap_rl.core import plain_json
 from leap_rl.storage.object_store import ChangedError, ObjectStore, StoreError
 from leap_rl.storage.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
 
@@ -69,7 +70,7 @@ class StoreLock:
     def read(self) -> LockRecord | None:
         """Return the record; None before the first driver, or if it is damaged."""
         try:
-            record = json.loads(self._store.read(NAME) or b"")
+            record = plain_json.load(self._store.read(NAME) or b"")
             holder = holder_of(record)
             session, held = record["session"], record["held"]
         except (ValueError, KeyError, TypeError):

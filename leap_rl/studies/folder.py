@@ -10,16 +10,15 @@ OUT/.lock             locked while the study is carried out
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
-from leap_rl.core import plain_yaml
+from leap_rl.core import plain_json, plain_yaml
 from leap_rl.core.regular_file import read_given
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
@@ -94,11 +93,20 @@ class StudyFolder:
             ValueError: It is missing or damaged.
         """
         try:
-            document: dict[str, Any] = json.loads(read_given(self.estimates))
+            document: dict[str, Any] = plain_json.load(read_given(self.estimates))
             # An older leap_rl wrote none.
             if CHECKSUM in document and document.pop(CHECKSUM) != checksum(document):
                 raise ValueError("its checksum is not the one recorded")
-        except (OSError, ValueError, AttributeError) as error:
+            answer, best, rows = document["answer"], document["best_start"], document.get("rows")
+            if not (
+                isinstance(answer, list)
+                and all(isinstance(sentence, str) for sentence in answer)
+                and (best is None or not {"", "..", "/"} & {*PurePosixPath(best).parts})
+                and isinstance(rows, list | None)
+                and all(isinstance(row, dict) for row in rows or ())
+            ):
+                raise ValueError("it has no answer")
+        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{shown(self.estimates)}: cannot be read ({error}); carry the study out again"
             ) from None

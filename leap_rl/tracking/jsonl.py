@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from leap_rl.core import plain_json
 from leap_rl.core.regular_file import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Sink
@@ -51,15 +52,16 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
             rows.append(row)
         elif number < len(whole):
             raise ValueError(
-                f"{path}, line {number}: not a JSON object; the file is damaged: delete it, and a "
-                "resume writes it again from the checkpoints"
+                f"{path}, line {number}: not a JSON object of numbers; the file is damaged: delete "
+                "it, and a resume writes it again from the checkpoints"
             )
     return rows
 
 
 def _parse(line: bytes) -> dict[str, float | int] | None:
     try:
-        row = json.loads(line)
+        row = plain_json.load(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) else None
+    is_row = isinstance(row, dict) and all(type(one) in (int, float) for one in row.values())
+    return row if is_row else None

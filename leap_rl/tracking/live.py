@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from leap_rl.core import plain_json
 from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
@@ -94,14 +95,14 @@ class LiveStatus(NamedTuple):
 def read_live(folder: Path) -> LiveStatus | None:
     """Return the status in a run's folder; None if the file is missing or not safe to show."""
     try:
-        document = json.loads(read_regular(folder / LIVE, LARGEST))
+        document = plain_json.load(read_regular(folder / LIVE, LARGEST))
         if not _can_be_shown(document):
             return None
         values = document["status"]
         running = tuple(dataclass_from_json(TaskStatus, task) for task in values["running"])
         status = dataclass_from_json(RunStatus, {**values, "running": running})
         age_s = max(0.0, time.time() - float(document["written"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     if status.rounds < 1 or status.agent_steps_total < 1:
         return None

@@ -20,6 +20,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from leap_rl.core import plain_json
 from leap_rl.core.regular_file import LARGEST_TEXT, read_regular
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
@@ -72,9 +73,9 @@ def read_sources(run_folder: Path) -> list[Source]:
     """Return the noted sources that are unchanged initializations: the folder is untrusted."""
     path = run_folder / "wandb" / "sources.json"
     try:
-        noted = [Source(**one) for one in json.loads(read_regular(path, LARGEST_TEXT))]
+        noted = [Source(**one) for one in plain_json.load(read_regular(path, LARGEST_TEXT))]
         return [source for source in noted if _is_as_noted(source)]
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError):
         return []  # which costs an edge in wandb's graph
 
 

@@ -8,15 +8,30 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
+from leap_rl.core import plain_json
+from leap_rl.learners.task import TaskSpec
+from leap_rl.storage.checksummed_file import (
+    CHECKSUM,
+    ChecksumError,
+    checksum,
+    decode_arrays,
+    encode_arrays,
+)
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.messages import Episodes, TaskRecord
+from leap_rl.training.rounds.evaluation_slots import agents_of
+from leap_rl.training.rounds.plan import FilledSlot
+from leap_rl.training.rounds.rows import episodes_file, read_episodes
 from tests.commands import LOCALLY, Refused
 from tests.security.runs import META_STEPS, make, one_line, rewrite_checkpoint
 
@@ -155,16 +170,167 @@ def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
         {"slots": 3},
         {"slots": [{"attempt": "1"}]},
         {"agent_steps": "many"},
+        {"agent_steps": 10**19},
+        {"slots": [{"attempt": 1}]},
+        {"slots": [{"game": "bowl_0", "attempt": 0}]},
+        {"slots": [{"game": "bowl_0", "attempt": 1, "restarts": -1}]},
+        {"slots": [{"game": "bowl_0", "attempt": 1, "dropped": 1}]},
+        {"carried_over": [1]},
+        {"carried_over": {"bowl_0": 9}},
+        {"fingerprint": 1},
+        {"sealed": ["curves/000001.parquet"]},
+        {"sealed": {"curves/../../x": "0" * 64}},
+        {"sealed": {"config.yaml": "0" * 64}},
+        {"sealed": {"curves/000001.parquet": 1}},
+        {"sha256": {"a\0b": "0" * 64}},
+        {"sha256": {"..": "0" * 64}},
+        {"sha256": {"initialization.safetensors": 1}},
+        {"number": 10**400},
+        {"validation": {"baseline": {"bowl_0": {"1": [1.0]}}, "best": 1, "best_gain": 0.5}},
+        {"validation": {"baseline": 1, "best": 1, "best_gain": 0.5}},
+        {"rows": [{"axis": "meta_step", "values": {"meta_step": 10**19}}]},
+        {"deep": json.loads("[" * 40 + "]" * 40)},
     ],
-    ids=str,
+    ids=lambda state: str(state)[:60],
 )
 def test_a_state_that_lies_consistently_is_one_line(
     state: dict[str, object], run: Path, refused: Refused
 ) -> None:
-    rewrite_checkpoint(run, state)
+    rewrite_checkpoint(run, {})
+    file = RunFolder(run).checkpoint(2) / "state.json"
+    own = {key: value for key, value in json.loads(file.read_bytes()).items() if key != CHECKSUM}
+    own |= state
+    file.write_text(json.dumps({**own, CHECKSUM: checksum(own)}))
     for number in (0, 1):
         shutil.rmtree(RunFolder(run).checkpoint(number))
-    assert "checkpoints/000002" in refused("resume", run)
+    line = refused("resume", run)
+    assert "checkpoints/000002" in line
+    assert len(line) < 500
+
+
+FLOOD = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b'{"a": 1' + b"0" * 400 + b"}", "a number of 401 digits"),
+        (b'{"a": 1e999}', "too large"),
+        (b'{"a": Infinity}', "the number Infinity"),
+        (b'{"a": NaN}', "the number NaN"),
+        (FLOOD, "nested more than 32 deep"),
+        (b'{"a":' * 33 + b"1" + b"}" * 33, "nested more than 32 deep"),
+        (b"[" + b" " * 64, "more than 64 bytes"),
+        (b"\xff\xfe\x00", "codec can't decode"),
+        (b"", "Expecting value"),
+    ],
+)
+def test_json_has_limits(text: bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as refusal:
+        plain_json.load(text, 64 if says.endswith("64 bytes") else len(FLOOD))
+    assert "\n" not in str(refusal.value)
+    assert plain_json.load(b"[" * 32 + b"1" + b"]" * 32)
+    assert plain_json.load(b"[-9223372036854775808, 1e300]") == [-(2**63), 1e300]
+
+
+def test_a_flood_in_the_metrics_is_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    path = run / "metrics.jsonl"
+    path.write_bytes(FLOOD + b"\n{}\n")
+    assert main(["verify", str(run)]) == EXIT_FAILED
+    assert f"{path}, line 1: not a JSON object of numbers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("header", ["text", ["content"], 7, None, json.loads("[" * 40 + "]" * 40)])
+def test_a_sealed_header_that_is_no_object_is_damage(header: Any) -> None:
+    with pytest.raises(ChecksumError, match=r"its header is no object|nested more than"):
+        decode_arrays(encode_arrays({}, header))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attempt": 10**12},
+        {"attempt": "1"},
+        {"attempt": 1.0},
+        {"restarts": -1},
+        {"record": []},
+        {"record": {"curve": 1}},
+        {"dropped": {"reason": 1, "agent_steps": 1}},
+    ],
+    ids=str,
+)
+def test_a_sealed_result_that_lies_is_computed_again(
+    change: dict[str, Any], run: Path, calm: dict[str, str]
+) -> None:
+    path = RunFolder(run).slot(2, 0)
+    arrays, header = decode_arrays(path.read_bytes())
+    path.write_bytes(encode_arrays(arrays, {**header, "content": {**header["content"], **change}}))
+    assert main(["resume", str(run)]) == 0
+    assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
+
+
+@pytest.mark.parametrize("name", ["contribution", "returns"])
+def test_arrays_of_another_size_or_kind_are_computed_again(
+    name: str, run: Path, calm: dict[str, str]
+) -> None:
+    path = RunFolder(run).slot(2, 0)
+    whole = path.read_bytes()
+    arrays, header = decode_arrays(whole)
+    longer = np.concatenate([arrays[name], np.ones(1, arrays[name].dtype)])
+    for other in (longer, arrays[name][None], arrays[name].astype(np.float16)):
+        path.write_bytes(encode_arrays({**arrays, name: other}, header))
+        copy = run.with_name("copy")
+        shutil.copytree(run, copy)
+        assert main(["resume", str(copy)]) == 0
+        assert dict(RunFolder(copy).read_state(META_STEPS)["sha256"]) == calm
+        shutil.rmtree(copy)
+
+
+def test_damaged_parquet_is_a_value_error() -> None:
+    """As pyarrow raises errors of a dozen kinds, some of its own."""
+    ended = Episodes(
+        agent_steps=np.arange(40), returns=np.arange(40.0), lengths=np.ones(40, np.int64)
+    )
+    record = TaskRecord(trainer="a", processor="b", updates=1, agent_steps=1)
+    spec, nothing = TaskSpec(game="pong", seed=1), np.zeros(1, np.float32)
+    slot = FilledSlot(spec=spec, attempt=1, contribution=nothing, record=record, episodes=ended)
+    whole = episodes_file(0, {0: slot})
+    assert read_episodes(whole)["agent_steps"].tolist() == list(range(40))
+    kinds = set()
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        with suppress(ValueError):
+            read_episodes(bytes(damaged))
+        try:
+            pq.read_table(pa.BufferReader(bytes(damaged)))
+        except Exception as error:
+            kinds.add(type(error).__name__)
+    assert len(kinds) > 1, "which is why one reader has them all"
+
+
+@pytest.mark.parametrize("description", [
+    1,
+    {"seeds": 10**18},
+    {"seeds": 0},
+    {"seeds": 1.5},
+    {"games": "catch"},
+    {"games": ["a", "a"]},
+    {"runs": []},
+    {"runs": {"mine": 1}},
+    {"initializations": [[]]},
+    {"own_starts": 1},
+    {"mixes": {"mine": "1"}},
+    {"training": {"mine": {"agent_steps": 1, "games": 1}}},
+], ids=str)  # fmt: skip
+def test_a_description_that_lies_is_refused_at_once(description: Any) -> None:
+    own = {"initializations": ["random", "mine"], "runs": {"mine": ["a", "b"]}, "own_starts": {}}
+    own |= {"games": ["catch"], "seeds": 2, "agent_steps": 10}
+    assert len(agents_of(own)) == 6
+    with pytest.raises(ValueError, match="describes"):
+        agents_of({**own, **description} if isinstance(description, dict) else description)
 
 
 # -- configs --------------------------------------------------------------------------------------

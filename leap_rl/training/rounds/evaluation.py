@@ -89,6 +89,7 @@ class EvaluationFactory:
         files, state = folder.read_checkpoint(0)
         try:
             described = state["evaluation"]
+            agents_of(described)  # which checks it
             mixes = described.get("mixes", {})
             own = self._description(described["runs"], described["own_starts"], mixes)
             if {name: described[name] for name in own} != own:

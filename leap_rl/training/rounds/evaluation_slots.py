@@ -17,6 +17,10 @@ REWARDS = "rewards.safetensors"
 """In the checkpoint of a complete evaluation: the rewards of each agent in each interval."""
 
 
+MOST_AGENTS = 2**20
+"""Of an evaluation that is read."""
+
+
 class Agent(NamedTuple):
     """The agent of a slot of an evaluation."""
 
@@ -31,7 +35,13 @@ class Agent(NamedTuple):
 
 
 def agents_of(described: Mapping[str, Any]) -> list[Agent]:
-    """Return an evaluation's agents in slot order, from its first checkpoint's description."""
+    """Return an evaluation's agents in slot order, from its first checkpoint's description.
+
+    Raises:
+        KeyError: An older leap_rl wrote the description.
+        ValueError: It is none.
+    """
+    _check(described)
     seeds: int = described["seeds"]
     random: int = described.get("random_agents", seeds)
     return [
@@ -42,6 +52,46 @@ def agents_of(described: Mapping[str, Any]) -> list[Agent]:
         if seed < (random if name == RANDOM else seeds)
         for run in range(len(described["runs"].get(name, [name])))
     ]
+
+
+def _check(described: Mapping[str, Any]) -> None:
+    """Check what is read of a description."""
+    if not isinstance(described, dict):
+        raise ValueError("describes no evaluation")
+    names, games = described["initializations"], described["games"]
+    runs, seeds, budget = described["runs"], described["seeds"], described["agent_steps"]
+    own_starts, mixes = described["own_starts"], described.get("mixes", {})
+    random = described.get("random_agents", seeds)
+    whole = (
+        _are_names(names)
+        and _are_names(games)
+        and isinstance(runs, dict)
+        and all(_are_names(of) for of in runs.values())
+        and all(type(count) is int and 0 < count < 2**63 for count in (seeds, random, budget))
+        and isinstance(own_starts, dict)
+        and _are_names([*own_starts.values()])
+        and isinstance(mixes, dict)
+        and all(type(mix) in (int, float) for mix in mixes.values())
+        and isinstance(described.get("training", {}), dict)
+        and all(map(_is_training, described.get("training", {}).values()))
+    )
+    if not whole or len(set(names)) < len(names) or len(set(games)) < len(games):
+        raise ValueError("describes no evaluation")
+    agents = max(seeds, random) * len(games) * sum(len(runs.get(name, [name])) for name in names)
+    if agents > MOST_AGENTS:
+        raise ValueError(f"describes {agents:,} agents")
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _is_training(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and type(value.get("agent_steps")) in (int, float)
+        and _are_names(value.get("games"))
+    )
 
 
 def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.training.messages import TaskRecord
 from leap_rl.training.rounds.plan import FilledSlot
 
@@ -71,9 +72,16 @@ class ValidationState:
         """
         if "validation" not in state:
             return cls()
-        found = cls(**state["validation"])
+        found = dataclass_from_json(cls, state["validation"])
+        if not isinstance(found.baseline, dict) or found.best is None:
+            raise TypeError("its validation is none")
         if not all(isinstance(agents, Mapping) for agents in found.baseline.values()):
             raise ValueError("its validation is of an earlier leap_rl, which measured otherwise")
+        for agents in found.baseline.values():
+            for pair in agents.values():
+                mean, deviation = pair
+                if not (type(mean) is type(deviation) is float):
+                    raise TypeError("its validation is none")
         return found
 
     def state(self) -> dict[str, Any]:

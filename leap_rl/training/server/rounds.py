@@ -6,10 +6,12 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from leap_rl.core.regular_file import read_regular
+from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.run_folder import SEALED, RunFolder
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus, TaskStatus
@@ -340,7 +342,11 @@ class Rounds:
                     round=number,
                     spec=spec,
                     files=SlotFiles(
-                        self.folder.slot(number, index), spec, self.fingerprint, folder=self.folder
+                        self.folder.slot(number, index),
+                        spec,
+                        self.fingerprint,
+                        folder=self.folder,
+                        parameters=partial(self._parameters, spec),
                     ),
                 )
                 for index, spec in enumerate(specs)
@@ -351,6 +357,9 @@ class Rounds:
         )
         opened.recover(self.trainers, session)
         return opened
+
+    def _parameters(self, spec: TaskSpec) -> int:
+        return int(self.plan.theta0(spec.start_index).size)
 
     def _commit(
         self, number: int, results: Sequence[FilledSlot | DroppedSlot], closed: ClosedRound

@@ -262,15 +262,29 @@ class SlotSnapshot:
     """Of the task so far; 0 where an older leap_rl wrote it."""
 
 
+_EPISODES = {"agent_steps": np.int64, "returns": np.float64, "lengths": np.int64}
+_KINDS = {"contribution": np.float32, "snapshot": np.uint8, "agent": np.uint8, **_EPISODES}
+"""Of the arrays in a slot's files, each a vector."""
+
+
 class SlotFiles:
     """Reads and writes the files of one slot; those of another task or run are refused.
 
     All that is written is synced to disk before the call returns. `path` is the completed slot's;
-    the others lie beside it.
+    the others lie beside it. `parameters` says how many numbers a sum has, if that is known.
     """
 
-    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
+    def __init__(
+        self,
+        path: Path,
+        spec: TaskSpec,
+        fingerprint: str,
+        *,
+        folder: RunFolder,
+        parameters: Callable[[], int] | None = None,
+    ) -> None:
         self._folder = folder
+        self._parameters = parameters
         self._path = path
         self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
         self._spec = spec
@@ -291,7 +305,9 @@ class SlotFiles:
         """Return the newest snapshot of the task after so many restarts, or none."""
         taken = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: dataclass_from_json(SlotSnapshot, {**header, **arrays}),
+            lambda arrays, header: dataclass_from_json(
+                SlotSnapshot, {**header, **self._checked(arrays)}
+            ),
         )
         return None if taken is None or taken.restarts != restarts else taken
 
@@ -314,10 +330,13 @@ class SlotFiles:
     def _result(
         self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]
     ) -> FilledSlot | DroppedSlot:
-        attempt, restarts = int(header["attempt"]), int(header["restarts"])
+        attempt, restarts = header["attempt"], header["restarts"]
+        if not all(type(number) is int and 0 <= number < 2**31 for number in (attempt, restarts)):
+            raise ValueError(f"attempt = {attempt!r:.40}, restarts = {restarts!r:.40}")
         if "dropped" in header:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
             return dataclass_from_json(DroppedSlot, {"spec": self._spec, **dropped})
+        self._checked(arrays)
         record = dict(header["record"])
         record["curve"] = tuple(
             dataclass_from_json(messages.CurvePoint, point) for point in record["curve"]
@@ -332,6 +351,19 @@ class SlotFiles:
             record=dataclass_from_json(messages.TaskRecord, record),
             episodes=messages.Episodes(**arrays),
         )
+
+    def _checked(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return a file's arrays; ValueError if they are not of the kinds that it holds."""
+        for name, array in arrays.items():
+            kind = _KINDS.get(name)
+            if kind is None or array.dtype != kind or array.ndim != 1:
+                raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
+        size = arrays["contribution"].size
+        if self._parameters is not None and size != self._parameters():
+            raise ValueError(f"its sum has {size} numbers")
+        if len({arrays[name].size for name in _EPISODES if name in arrays}) > 1:
+            raise ValueError("its episodes are of several lengths")
+        return arrays
 
     def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
         self._folder.write(path, encode_arrays(arrays, {**self._head, "content": header}))
