@@ -72,6 +72,7 @@ def library() -> Any:
 
 
 def algorithm_of(learner: SB3) -> str:
+    """Return the library's name of the algorithm."""
     return learner.name.partition(":")[2]
 
 
@@ -167,6 +168,7 @@ def make_model(learner: SB3, envs: Any, *, seed: int) -> Any:
 
 
 def policy_name(learner: SB3) -> str:
+    """Return the library's name of the policy."""
     return "CnnPolicy" if len(learner.observation_shape) > 1 else "MlpPolicy"
 
 
