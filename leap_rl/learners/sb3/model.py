@@ -236,7 +236,7 @@ def _drawn(learner: SB3, policy: Any, *, seed: int) -> Mapping[str, Tensor]:
 def _encoder_class() -> Any:
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-    class LeapFeatures(BaseFeaturesExtractor):
+    class LeapFeatures(BaseFeaturesExtractor):  # type: ignore[misc]
         """Our encoder, as the library takes one."""
 
         def __init__(self, observation_space: Any, learner: SB3) -> None:

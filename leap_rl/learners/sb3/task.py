@@ -220,7 +220,7 @@ def last_loss() -> Iterator[Any]:
         last[:] = [tensor.detach()]
         backward(tensor, *args, **kwargs)
 
-    Tensor.backward = noting  # type: ignore[method-assign]
+    Tensor.backward = noting  # type: ignore[assignment, method-assign]
     try:
         yield lambda: last[0]
     finally:
