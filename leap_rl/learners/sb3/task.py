@@ -22,7 +22,7 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.normalized import STATISTICS
 from leap_rl.envs.single import SingleEnv
-from leap_rl.learners.sb3.learner import SB3
+from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.sb3.model import (
     SEEDS,
     load_shared,
@@ -45,7 +45,7 @@ class SB3Task:
     from them.
     """
 
-    def __init__(self, learner: SB3, spec: TaskSpec) -> None:
+    def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         self._learner, self._name = learner, learner.name
         config = learner.task
         numbers = count()  # the environments are made one after the other
