@@ -16,10 +16,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers import RecordEpisodeStatistics
+from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics
 from torch import Tensor, nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution, Independent, Normal
 
 
 def head(inputs: int, outputs: int, gain: float) -> nn.Linear:
@@ -33,16 +34,22 @@ def head(inputs: int, outputs: int, gain: float) -> nn.Linear:
 class Agent(nn.Module):
     """Policy and values on one encoder."""
 
-    def __init__(self, encoder: nn.Module, num_actions: int) -> None:
+    def __init__(self, encoder: nn.Module, actions: Discrete | Box) -> None:
         super().__init__()
         self.encoder = encoder
-        self.actor = head(encoder.features, num_actions, 0.01)
+        self.continuous = isinstance(actions, Box)
+        size = actions.shape[0] if self.continuous else int(actions.n)
+        self.actor = head(encoder.features, size, 0.01)
         self.critic = head(encoder.features, 1, 1.0)
+        self.log_std = nn.Parameter(torch.zeros(size)) if self.continuous else None
 
-    def forward(self, observations: Tensor) -> tuple[Categorical, Tensor]:
+    def forward(self, observations: Tensor) -> tuple[Distribution, Tensor]:
         """Return the policy and the values [N] of observations [N, ...]."""
         hidden = self.encoder(observations)
-        return Categorical(logits=self.actor(hidden)), self.critic(hidden).squeeze(-1)
+        outputs, values = self.actor(hidden), self.critic(hidden).squeeze(-1)
+        if self.log_std is None:
+            return Categorical(logits=outputs), values
+        return Independent(Normal(outputs, self.log_std.exp()), 1), values
 
 
 def advantages_of(
@@ -75,25 +82,31 @@ def learn(
     clip: float = 0.1,
     entropy: float = 0.01,
 ) -> nn.Module:
-    """Learn a game of discrete actions from an encoder for `budget` agent steps.
+    """Learn a game from an encoder for `budget` agent steps.
 
     The defaults are those of CleanRL's ppo_atari.py; `agent.options` sets others.
     """
     torch.manual_seed(seed)
+
+    def make(i: int) -> gymnasium.Env[Any, Any]:
+        env = RecordEpisodeStatistics(make_env(i))
+        return ClipAction(env) if isinstance(env.action_space, Box) else env
+
     envs = SyncVectorEnv(
-        [lambda i=i: RecordEpisodeStatistics(make_env(i)) for i in range(num_envs)],
-        autoreset_mode=AutoresetMode.SAME_STEP,
+        [lambda i=i: make(i) for i in range(num_envs)], autoreset_mode=AutoresetMode.SAME_STEP
     )
-    agent = Agent(encoder, envs.single_action_space.n)
+    agent = Agent(encoder, envs.single_action_space)
     optimizer = torch.optim.Adam(agent.parameters(), lr=lr, eps=1e-5)
     loss = torch.zeros(())
     report.watch(optimizer, lambda: loss)
-    batch, global_step = num_envs * num_steps, 0
+    if budget % num_envs:
+        raise ValueError(f"task.agent_steps = {budget}: must be a multiple of num_envs {num_envs}")
+    global_step = 0
     observations = torch.from_numpy(envs.reset(seed=seed)[0])
-    for iteration in range(budget // batch):
-        optimizer.param_groups[0]["lr"] = lr * (1.0 - iteration / (budget // batch))
+    while global_step < budget:
+        optimizer.param_groups[0]["lr"] = lr * (1.0 - global_step / budget)
         rollout: list[tuple[Tensor, ...]] = []
-        for _ in range(num_steps):
+        for _ in range(min(num_steps, (budget - global_step) // num_envs)):
             with torch.no_grad():
                 policy, value = agent(observations)
                 action = policy.sample()
@@ -115,7 +128,7 @@ def learn(
         parts = (seen_, actions, log_probs, advantages, advantages + values)
         flat = [part.flatten(0, 1) for part in parts]
         for _ in range(epochs):
-            for some in torch.randperm(batch).chunk(minibatches):
+            for some in torch.randperm(len(flat[0])).chunk(minibatches):
                 x, a, log_prob, advantage, target = (part[some] for part in flat)
                 policy, value = agent(x)
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

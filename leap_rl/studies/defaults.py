@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from leap_rl.core.choices import Domain
 from leap_rl.core.parsing import find, flatten
 from leap_rl.core.plain_yaml import load
+from leap_rl.learners.registry import LEARNERS
 from leap_rl.tasks.options import SIZES
 from leap_rl.tasks.suites import OPTIONS, SUITES, suite_of
 
@@ -72,11 +73,16 @@ def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> di
     most = MOST_QUICK_ATARI_TASKS if quick_atari else MOST_TASKS
     found["meta.batch_size"] = min(len(members), most)
     found["task.games"] = members  # groups are checked before the study is
-    own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
+    algorithm = given.get("agent.algorithm", "auto")
+    left_out: tuple[str, ...] = ()
+    if algorithm not in ("auto", "a2c"):
+        learner = LEARNERS.get(algorithm)
+        repeats = learner is not None and learner.repeats_batches
+        left_out = ("agent.",) if repeats else ("agent.", "meta.loss_difference")
     return {
         name: value
         for name, value in found.items()
-        if name not in given and not (own_learner and name.startswith("agent."))
+        if name not in given and not name.startswith(left_out)
     }
 
 

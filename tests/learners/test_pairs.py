@@ -56,6 +56,7 @@ LEARNERS = {
         *("--agent.rllib.minibatch_size", "10", "--agent.rllib.num_epochs", "1"),
     ],
     "your own": ["--agent.algorithm", "leap_reinforce:Reinforce", "--trust_imports"],
+    "a loop": ["--agent.algorithm", "ppo_loop:learn", "--trust_imports"],
     "`classifier`": ["--agent.algorithm", "classifier"],
     "`gradient_descent`": ["--agent.algorithm", "gradient_descent"],
 }
@@ -97,7 +98,8 @@ def test_a_pair_runs_or_is_refused_in_these_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     make_ray_runtime(trainers=1, address=LOCAL_CLUSTER)  # what Ray must find when it is imported
-    monkeypatch.syspath_prepend(ROOT / "examples" / "reinforce")
+    for folder in ("examples", "examples/reinforce"):
+        monkeypatch.syspath_prepend(ROOT / folder)
     words = [*TASKS[pair[0]], *LEARNERS[pair[1]], *LOCAL, "--run_dir", str(tmp_path / "run")]
     if pair[0] == "`omniglot`":
         write_folder(tmp_path / "images" / "images_background", {"Greek": 20, "Latin": 20})
