@@ -88,8 +88,11 @@ class RllibConfig:
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
 
-LIBRARIES: Final = ("rllib",)
+LIBRARIES: Final = ("rllib", "sb3")
 """Libraries whose algorithms are named `library:ALGORITHM`."""
+
+LIBRARYS_OWN: Final = "library"
+"""In place of an encoder's name: the network that a library makes for its own algorithm."""
 
 InitialWeights = Literal["torch", "he"]
 
@@ -126,7 +129,8 @@ class AgentConfig:
 
     algorithm: str = "auto"
     """Who learns. a2c: advantage actor-critic, for games (paper). rllib:PPO: RLlib's PPO, for
-    games. classifier: gradient descent on images. gradient_descent: the same on quadratic bowls.
+    games. sb3:PPO, sb3:A2C, sb3:DQN, sb3:SAC: stable-baselines3's, for games (an extra, sb3).
+    classifier: gradient descent on images. gradient_descent: the same on quadratic bowls.
     NAME: a learner that an installed package brings. package:Learner: one of your own, which needs
     --trust_imports on the command line. auto, resolved when a run is made: a2c, or what fits
     task.kind."""
@@ -135,8 +139,10 @@ class AgentConfig:
     """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
     et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one. minatar: Young
     and Tian 2019's, for pictures of 10 × 10. mlp: two layers of 64 tanh (Schulman et al. 2017), for
-    observations that are vectors, which take it in place of mnih2013. module:name is one of your
-    own, which needs --trust_imports on the command line."""
+    observations that are vectors, which take it in place of mnih2013. library: with sb3:PPO and its
+    like, what they take in place of mnih2013: the network that stable-baselines3 makes, all of it
+    but its heads. module:name is one of your own, which needs --trust_imports on the command
+    line."""
 
     encoder_arguments: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of an encoder of your own, such as '{"width": 64}'."""
@@ -227,6 +233,11 @@ class AgentConfig:
 
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
 
+    sb3: dict[str, Any] = field(default_factory=dict)
+    """Arguments of stable-baselines3's algorithm by their own names, such as '{"n_steps": 1024}';
+    those left out are the library's own. n_steps, or train_freq, times task.num_envs is what is
+    played at a time; task.unroll_length has no effect."""
+
     options: dict[str, Any] = field(default_factory=dict)
     """Options of a learner of your own, such as '{"rate": 0.001}'."""
 
@@ -276,6 +287,8 @@ class AgentConfig:
                     f"agent.share = {self.share}: which parameters these are is not known of "
                     f"agent.encoder = {self.encoder}; take encoder, or agent"
                 )
+            return
+        if self.encoder == LIBRARYS_OWN and self.algorithm.startswith("sb3:"):
             return
         if self.encoder not in ENCODERS:
             raise ValueError(

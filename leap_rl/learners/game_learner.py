@@ -69,10 +69,14 @@ class GameLearner(Learner):
                 f"those of task.kind = {self.task.kind} are images of {list(shape)}, which "
                 "encoders scale; leave it out"
             )
-        agent = _with_fitting_encoder(super().resolved_agent(), shape)
+        agent = self.fitting(super().resolved_agent(), shape)
         if agent.reward_clip == "auto" and "reward_clip" in self.options:
             agent = replace(agent, reward_clip=self.suite.reward_clip)
         return agent
+
+    def fitting(self, agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
+        """Return the options with an encoder that takes such observations, where none is named."""
+        return _with_fitting_encoder(agent, shape)
 
     def make_envs(self, game: str) -> Callable[[int], GameVector]:
         def make(seed: int) -> GameVector:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "a2c": ("rmsprop_alpha", "rmsprop_eps", "rmsprop_start"),
     "rllib:PPO": ("rllib",),
+    "sb3": ("sb3",),
     "classifier": ("classifier",),
 }
 """Options that are one algorithm's alone: where another one is named, they are left out."""

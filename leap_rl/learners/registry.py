@@ -13,19 +13,20 @@ from typing import Any, Final
 
 from leap_rl.learners.a2c.learner import A2C
 from leap_rl.learners.classifier.learner import Classifier
-from leap_rl.learners.config import AgentConfig, is_own_learner
+from leap_rl.learners.config import LIBRARYS_OWN, AgentConfig, is_own_learner
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.gradient_descent.learner import GradientDescent
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.rllib.learner import PPO
+from leap_rl.learners.sb3.learner import ALGORITHMS
 from leap_rl.learners.script.learner import ARGUMENTS, Script
 from leap_rl.networks.custom import EncoderSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import GameSuite
 
-LEARNERS: dict[str, type[Learner]] = {
-    learner.name: learner for learner in (A2C, PPO, Classifier, GradientDescent)
-}
+_OURS: tuple[type[Learner], ...] = (A2C, PPO, *ALGORITHMS, Classifier, GradientDescent)
+
+LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in _OURS}
 
 ENTRY_POINTS: Final = "leap_rl.learners"
 """The group of entry points by which installed packages bring learners."""
@@ -57,6 +58,8 @@ def encoder_shared_by(
     """
     learner, suite = declared(task, agent), task.suite
     if not isinstance(suite, GameSuite) or not (learner is None or learner.shares_encoder):
+        return None
+    if agent.encoder == LIBRARYS_OWN:
         return None
     return agent.encoder_spec, suite.observation_shape(task)
 

@@ -134,9 +134,14 @@ def layout_of(module: nn.Module) -> Layout:
 
     A first child's vector is the beginning of the module's.
     """
+    return layout_of_tensors(dict(module.named_parameters()))
+
+
+def layout_of_tensors(named: Mapping[str, Tensor]) -> Layout:
+    """Return the layout that tensors have in a flat vector, in this order."""
     leaves, offset = [], 0
-    for name, parameter in module.named_parameters():
-        leaves.append(Leaf(name, tuple(parameter.shape), offset))
+    for name, tensor in named.items():
+        leaves.append(Leaf(name, tuple(tensor.shape), offset))
         offset = _aligned(leaves[-1].stop)
     return Layout(tuple(leaves), offset)
 

@@ -1,0 +1,134 @@
+"""stable-baselines3's PPO, A2C, DQN and SAC as learners. Importing this imports none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from leap_rl.learners.config import LIBRARYS_OWN, AgentConfig
+from leap_rl.learners.game_learner import GameLearner
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.suite import ActionSpace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.learners.task import Task, TaskSpec
+    from leap_rl.networks.parameters import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class SB3(GameLearner):
+    """An algorithm of stable-baselines3; a task is one call of its `learn`, from start to end."""
+
+    options: ClassVar[tuple[str, ...]] = (
+        *("encoder", "encoder_arguments", "encoder_sha256", "initial_weights", "share", "sb3"),
+        "normalize_observations",
+    )
+    restorable = False
+    carries_over = False
+    plays_own_vectors = False
+    repeats_batches = False
+    discrete_actions: ClassVar[bool] = True
+    """Whether it learns games whose actions are discrete."""
+
+    @classmethod
+    def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        super().check(task, agent, env_processes)
+        if agent.share == "convolutions":
+            raise ValueError(
+                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
+                "take encoder, or agent"
+            )
+
+    def fitting(self, agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
+        if agent.encoder == AgentConfig().encoder:
+            agent = replace(agent, encoder=LIBRARYS_OWN)
+        if agent.initial_weights == "auto":  # of our encoder; the paper's
+            agent = replace(agent, initial_weights="torch")
+        return agent
+
+    def resolved_agent(self) -> AgentConfig:
+        from leap_rl.learners.sb3.model import arguments_of, batch_of
+
+        agent = super().resolved_agent()
+        if not self.discrete_actions:
+            self._refuse_discrete()
+        arguments_of(self)
+        each, of = batch_of(self)
+        if rest := self.task.agent_steps % each:
+            below = self.task.agent_steps - rest
+            fitting = f"{below} or {below + each}" if below else f"{each}"
+            raise ValueError(
+                f"task.agent_steps = {self.task.agent_steps}: must be a whole number of batches of "
+                f"task.num_envs × {of} = {each} agent steps; take {fitting}, or another {of}"
+            )
+        self.shared_layout()
+        return agent
+
+    def check_machine(self) -> None:
+        from leap_rl.learners.sb3.model import library
+
+        library()
+        super().check_machine()
+
+    def __call__(self, spec: TaskSpec) -> Task:
+        from leap_rl.learners.sb3.task import SB3Task
+
+        return SB3Task(self, spec)
+
+    def shared_layout(self) -> Layout:
+        from leap_rl.learners.sb3.model import make_policy, shared_parameters
+        from leap_rl.networks.parameters import layout_of_tensors
+
+        return layout_of_tensors(shared_parameters(self, make_policy(self, self.actions(), seed=0)))
+
+    def random_initialization(self, seed: int) -> Tensor:
+        from leap_rl.learners.sb3.model import make_policy, shared_parameters
+
+        policy = make_policy(self, self.actions(), seed=seed)
+        return self.shared_layout().pack(shared_parameters(self, policy))
+
+    def actions(self) -> ActionSpace:
+        """Return the actions of a network that holds what is shared; ValueError if they differ."""
+        if self.agent.share == "agent":
+            return self._common_actions()
+        return self.suite.action_space(self.task, self.task.resolved_games[0])
+
+    def _refuse_discrete(self) -> None:
+        games: Sequence[str] = self.task.resolved_games
+        if not all(self.suite.action_space(self.task, game).continuous for game in games):
+            raise ValueError(
+                f"agent.algorithm = {self.name}: learns continuous actions, and some of task.games "
+                f"= {', '.join(games)} have discrete ones; take sb3:PPO or sb3:DQN"
+            )
+
+
+class PPO(SB3):
+    """Proximal policy optimisation."""
+
+    name = "sb3:PPO"
+
+
+class A2C(SB3):
+    """Advantage actor-critic."""
+
+    name = "sb3:A2C"
+
+
+class DQN(SB3):
+    """Deep Q-learning."""
+
+    name = "sb3:DQN"
+    continuous_actions = False
+
+
+class SAC(SB3):
+    """Soft actor-critic."""
+
+    name = "sb3:SAC"
+    discrete_actions = False
+
+
+ALGORITHMS: Final[tuple[type[SB3], ...]] = (PPO, A2C, DQN, SAC)
