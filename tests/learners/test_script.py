@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
+from leap_rl.cli.study import take_out
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
@@ -25,6 +26,7 @@ from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import Leap, NoMethod, NonFiniteError
 from leap_rl.meta.gradient_path import Point
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.live import read_live
 from tests.commands import LOCALLY, QUIET, Refused, start, wait_until
@@ -252,6 +254,50 @@ def test_a_stopped_run_learns_its_task_again_to_the_same_bits(method: str, tmp_p
     assert initializations(stopped) == initializations(whole)
     assert len(set(initializations(whole))) == 3
     assert RunFolder(whole).read_config()["agent"]["algorithm"] == f"{loops.MODULE}:learn"
+
+
+POLES = ["study", "--games", "CartPole-v1", "leap_rl/CartPole-v1@gravity=5.0", "--held_out"]
+POLES += ["leap_rl/CartPole-v1@gravity=20.0", "--runs", "1", "--agents", "2", *script("learn")]
+POLES += ["--random_agents", "2", "--meta.meta_steps", "2", "--task.agent_steps", "160"]
+POLES += ["--task.num_envs", "4"]
+
+
+def test_an_arm_that_goes_on_is_one_whole_learning_of_its_encoder() -> None:
+    words = [word for word in POLES[1:] if word != "--trust_imports"]
+    argv, _ = take_out([*words, "--arms", "domain_randomised", "nearest"])
+    study = configure(argv, trusts_imports=True)
+    mixed, one = (study.arm(name, trusts_imports=True) for name in study.trained_arms)
+    assert (mixed.meta.method, mixed.meta.meta_steps, mixed.agent.share) == (
+        "reptile",
+        1,
+        "encoder",
+    )
+    assert (mixed.task.agent_steps, one.task.agent_steps) == (640, 320)
+    assert mixed.task.mix_games
+
+
+@pytest.mark.parametrize(
+    ("arm", "complaint"),
+    [
+        ("fomaml", "arms.fomaml: meta.method = fomaml: agent.algorithm = module:function"),
+        ("pretraining", "arms.pretraining: meta.method = pretraining: agents of agent.algorithm"),
+        ("leap_agent", "arms.leap_agent: agent.share = agent: has no effect with agent.algorithm"),
+    ],
+)
+def test_an_arm_that_asks_for_more_is_refused(
+    arm: str, complaint: str, tmp_path: Path, refused: Refused
+) -> None:
+    assert complaint in refused(*POLES, "--arms", arm, "--out", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_study_of_all_other_arms_has_an_answer(tmp_path: Path) -> None:
+    arms = ["leap", "leap_eq8", "reptile", "pretraining_resets", "domain_randomised", "nearest"]
+    assert main([*POLES, "--arms", *arms, "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "estimates.json").read_text())
+    assert {row["arm"] for row in found["rows"]} == set(arms)
+    assert found["answer"]
 
 
 SIDES = '["MinAtar/Breakout-v1", "MinAtar/Breakout-v1@orientation=1"]'
