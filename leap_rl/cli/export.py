@@ -16,7 +16,8 @@ from leap_rl.core.lines import say
 from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.version import __version__
-from leap_rl.learners.registry import encoder_shared_by
+from leap_rl.learners.config import LIBRARYS_OWN
+from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.networks.custom import check_trust
 from leap_rl.runs.config import Config, EvaluateConfig
 from leap_rl.runs.display import shown
@@ -128,10 +129,18 @@ def export(
     config = read_run(run).config
     assert meta_trains(config), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
+    if config.agent.encoder == LIBRARYS_OWN:
+        learner = make_game_learner(task=config.task, agent=config.agent)
+        shared = config.agent.encoder_spec, learner.observation_shape
     if shared is None:
         raise ValueError(
             f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
             "exported"
+        )
+    if to_onnx and config.agent.encoder == LIBRARYS_OWN:
+        raise ValueError(
+            f"--to onnx: {one.given} has agent.encoder = {LIBRARYS_OWN}, the network of "
+            f"{config.agent.algorithm}; export it to safetensors alone"
         )
     if to_onnx and config.agent.share == "convolutions":
         raise ValueError(
@@ -168,11 +177,12 @@ def export(
     if to_onnx:
         check_trust(card.encoder_spec, one.given, trusts_imports=trusts_imports)
     normalized = config.agent.normalize_observations
+    card_text = write_card(card, normalized=normalized, algorithm=config.agent.algorithm)
     network = onnx_of(encoder_of(card, data), card.observation_shape) if to_onnx else None
     make_folder(out)
     write_atomically(out / INITIALIZATION, data)
     write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
-    write_atomically(out / CARD, write_card(card, normalized=normalized).encode())
+    write_atomically(out / CARD, card_text.encode())
     if network is not None:
         write_atomically(out / ONNX, network)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.learners.config import LIBRARYS_OWN
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,7 +84,10 @@ def start_features(learner: GameLearner, start: Tensor, observations: NDArray[An
     from leap_rl.networks.parameters import load_parameters
     from leap_rl.sharing.initialization import encoder_part
 
-    encoder = make_encoder(learner.agent_config.encoder_spec, learner.observation_shape)
+    spec = learner.agent_config.encoder_spec
+    if spec.name == LIBRARYS_OWN:
+        raise ValueError(f"agent.encoder = {LIBRARYS_OWN}: is no encoder of leap_rl's")
+    encoder = make_encoder(spec, learner.observation_shape)
     named = learner.shared_layout().named(start)
     load_parameters(encoder, encoder_part(named))
     with torch.no_grad():

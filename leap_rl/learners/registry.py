@@ -24,9 +24,9 @@ from leap_rl.networks.custom import EncoderSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import GameSuite
 
-LEARNERS: dict[str, type[Learner]] = {
-    learner.name: learner for learner in (A2C, PPO, *ALGORITHMS, Classifier, GradientDescent)
-}
+_OURS: tuple[type[Learner], ...] = (A2C, PPO, *ALGORITHMS, Classifier, GradientDescent)
+
+LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in _OURS}
 
 ENTRY_POINTS: Final = "leap_rl.learners"
 """The group of entry points by which installed packages bring learners."""

@@ -190,8 +190,10 @@ class LearnConfig(_Options):
     init: str = "random"
     """Where the encoders start: random, RUN, RUN@12 or RUN@best, pretrained:NAME (leap-rl
     pretrained lists them), hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export
-    wrote, or a file. After any of these @mix=0.5 starts from half of it and half of the random one.
-    A run keeps the file, or the commit, that was found."""
+    wrote, or a file; or sb3:FILE, the policy in an archive that stable-baselines3 saved, or
+    torch:FILE, a state dict, whose tensors are taken where names and shapes fit, or by @names=FILE,
+    `theirs: ours` a line. After any of these @mix=0.5 starts from half of it and half of the random
+    one. A run keeps the file, or the commit, that was found."""
 
 
 @dataclass(frozen=True)

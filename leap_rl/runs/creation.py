@@ -50,14 +50,15 @@ def create_run(config: Config) -> LoadedRun:
     else:
         try:
             found = find_start(init)
-            theta0, init_sha256 = read_theta0(found, tasks.shared_layout())
+            drawn = tasks.random_initialization(seed)
+            theta0, init_sha256 = read_theta0(found, tasks.shared_layout(), drawn)
             _tell_of_heads(found, config)
         except ValueError as error:
             said = str(error)
             said = said if said.startswith("init = ") else f"init = {init}: {said}"
             raise ValueError(said.replace("init", config.init_option, 1)) from None
         if found.mix is not None:
-            theta0 = mixed(theta0, tasks.random_initialization(seed), found.mix)
+            theta0 = mixed(theta0, drawn, found.mix)
         sources = [found.path]
         init = found.option  # the same bytes for good: a file, or a commit on the hub
     config = kind.with_init(config, init)

@@ -15,10 +15,12 @@ from leap_rl.core.urls import check_address, file_in, is_url, redacted
 from leap_rl.evaluation.results import Training
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.display import tell
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS
+from leap_rl.sharing.foreign import is_foreign, take_over
 from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
@@ -82,14 +84,22 @@ class FoundGroup:
         return f"{self.name}={paths}" if self.named else paths
 
 
-def read_theta0(found: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
+def read_theta0(
+    found: FoundInitialization, layout: Layout, drawn: Tensor | None = None
+) -> tuple[Tensor, str]:
     """Return an initialization, float32 [P], as it is in its file, and what stands for it.
 
-    The latter is the file's SHA-256 and, where it is mixed with a random one, `@mix=SHARE`.
+    The latter is the file's SHA-256 and, where it is mixed with a random one, `@mix=SHARE`. Of
+    another library's agent it tells on stderr which tensors were taken; others are those of
+    `drawn`, float32 [P].
 
     Raises:
         ValueError: It cannot be read, or does not fit.
     """
+    if is_foreign(found.path):
+        taken = take_over(found.path, layout, drawn)
+        tell(f"init = {found.given}: {taken.in_words}")
+        return taken.theta0, taken.sha256 + found.mark
     file = found.path if found.file is None else str(found.file)
     theta0, digest = read_initialization(file, layout)
     return theta0, digest + found.mark
@@ -178,12 +188,16 @@ def find_initialization(given: str) -> FoundInitialization:
     """Return what an initialization's name stands for.
 
     It may be RUN, RUN@S, RUN@best, a checkpoint's folder, one that ``leap-rl export`` wrote,
-    pretrained:NAME, hf://USER/REPO, hf://USER/REPO@REVISION, or a file.
+    pretrained:NAME, hf://USER/REPO, hf://USER/REPO@REVISION, a file, or another library's agent,
+    sb3:FILE or torch:FILE (`sharing.foreign`).
 
     Raises:
         ValueError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
+    if is_foreign(given):
+        name = Path(given.partition(":")[2].partition("@names=")[0]).stem
+        return FoundInitialization(given=given, path=given, name=name, options=None)
     try:
         check_address(given)
         if (exported := pretrained.find(given)) is not None:

@@ -39,6 +39,23 @@ _NORMALIZED = (
 )
 
 
+_LOAD = """\
+```python
+encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
+```
+"""
+
+_LOAD_SB3 = """\
+In stable-baselines3, into a model of the same `policy_kwargs` (`agent.sb3`), such as
+`model = {name}("MlpPolicy", env)`; what is not in the file stays as the library drew it:
+
+```python
+from safetensors.torch import load_file
+model.policy.load_state_dict(load_file("FOLDER/initialization.safetensors"), strict=False)
+```
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """The origin and the measurements of an exported initialization."""
@@ -78,8 +95,14 @@ class Card:
         )
 
 
-def write_card(card: Card, *, normalized: bool = False) -> str:
-    """Return a card's text; `normalized` says that its agents normalise observations."""
+def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") -> str:
+    """Return a card's text.
+
+    Args:
+        card: What it says.
+        normalized: Whether its agents normalise observations.
+        algorithm: Who learned, `agent.algorithm`; of a library's own network it says how it loads.
+    """
     known = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(card).items()
@@ -100,6 +123,8 @@ def write_card(card: Card, *, normalized: bool = False) -> str:
     fenced = ["```bash", *card.commands, "```"] if card.commands else []
     parts = [_table(card.measured), verdicts, "\n".join(fenced)]
     measured = "\n\n".join(part for part in parts if part)
+    library, _, name = algorithm.partition(":")
+    load = _LOAD_SB3.format(name=name) if library == "sb3" and card.encoder == "library" else _LOAD
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
 # {card.name}
@@ -121,10 +146,7 @@ def write_card(card: Card, *, normalized: bool = False) -> str:
 leap-rl evaluate --init FOLDER --games GAMES    # against random starts
 ```
 
-```python
-encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
-```
-"""
+{load}"""
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:

@@ -57,6 +57,11 @@ class Exported:
 
     def load(self, *, trust_imports: bool = False) -> nn.Module:
         check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
+        if self.card.encoder == "library":
+            raise ValueError(
+                f"{self.folder}: holds the network of another library, which loads it as its "
+                f"{CARD} says; leap-rl learn --init takes it"
+            )
         if self.card.share == "convolutions":
             raise ValueError(
                 f"{self.folder}: holds the convolutions alone, and the rest of an encoder "

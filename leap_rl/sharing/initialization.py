@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +19,12 @@ from leap_rl.storage.object_store import read_file
 _ENCODER, _POLICY = "encoder.", "policy.bias"
 _HEADS = {"policy.weight", _POLICY, "value.weight", "value.bias"}
 """Names in a whole agent's parameters, see `networks.actor_critic.ActorCritic`."""
+
+
+_OF_LIBRARIES = re.compile(r"(?:q_net\.|actor\.)?features_extractor\.encoder\.")
+"""Where an agent of stable-baselines3 has our encoder."""
+_LIBRARYS_OWN = ("features_extractor.", "mlp_extractor.", "q_net.", "actor.")
+"""What the names of its own networks begin with."""
 
 
 def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:
@@ -39,12 +46,14 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
 
 def encoder_part(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Return the parameters of an agent's encoder, by their names in it; an encoder's own as is."""
-    if not tensors.keys() >= _HEADS:
+    theirs = next(filter(None, map(_OF_LIBRARIES.match, tensors)), None)
+    if not tensors.keys() >= _HEADS and theirs is None:
         return tensors
+    prefix = _ENCODER if theirs is None else theirs.group()
     return {
-        name.removeprefix(_ENCODER): tensor
+        name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
-        if name.startswith(_ENCODER)
+        if name.startswith(prefix)
     }
 
 
@@ -78,6 +87,8 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
 def _fitting(tensors: Mapping[str, Tensor], layout: Layout) -> Mapping[str, Tensor]:
     """Return a whole agent's parameters, or its encoder's, as the layout asks for."""
     shapes = {leaf.name: leaf.shape for leaf in layout.leaves}
+    if any(name.startswith(_LIBRARYS_OWN) for name in shapes):
+        return {name: tensor for name, tensor in tensors.items() if name in shapes}
     if not shapes.keys() >= _HEADS:
         return encoder_part(tensors)
     if not tensors.keys() >= _HEADS:

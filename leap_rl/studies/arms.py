@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from leap_rl.core.parsing import flatten, parse_options
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import declared, learner_class
 from leap_rl.runs.config import TrainConfig
 
 RANDOM: Final = "random"
@@ -167,6 +169,12 @@ def arm_config(
     if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:
         batch = min(batch, members)  # it keeps one agent a member
     options["meta.batch_size"] = members if batch == MEMBERS else batch
+    learner = _whole_learner(base, options, trusts_imports=trusts_imports)
+    if learner is not None:
+        whole = total_agent_steps(base) // runs
+        options |= {**_WHOLE_LEARNING, "task.agent_steps": whole}
+        if "share" not in learner.options and "agent.share" not in own:
+            options.pop("agent.share", None)  # what it can share is an encoder
     try:
         if given := [option for option in _FOUND if option in own]:
             raise ValueError(f"{given[0]}: {_FOUND[given[0]]}; leave it out")
@@ -184,6 +192,25 @@ def arm_config(
         raise ValueError(f"arms.{name}: {error}") from None
     return replace(one, meta=replace(one.meta, meta_steps=meta_steps))
 
+
+def _whole_learner(
+    base: TrainConfig, options: Mapping[str, Any], *, trusts_imports: bool
+) -> type[Learner] | None:
+    """Return the learner of an arm that has one agent go on, if it knows whole tasks alone."""
+    if options.get("meta.method") != "pretraining" or options["meta.batch_size"] != 1:
+        return None
+    find = learner_class if trusts_imports else declared
+    learner = find(base.task, base.agent)
+    return None if learner is None or learner.carries_over else learner
+
+
+_WHOLE_LEARNING: Final = {
+    "meta.method": "reptile",
+    "meta.optimizer": "sgd",
+    "meta.meta_lr": 1.0,
+}
+"""With one meta-step, in place of an agent that goes on from round to round: it ends where the
+agent does."""
 
 _FOUND: Final = {
     "meta.meta_steps": "is found, so that all arms learn from as many agent steps",
@@ -205,5 +232,5 @@ def total_agent_steps(config: TrainConfig) -> int:
 
 def flat_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return an arm's own options by dotted name, nested ones too."""
-    whole = ("agent.encoder_arguments", "agent.options")
+    whole = ("agent.encoder_arguments", "agent.options", "agent.sb3")
     return flatten(options, whole=whole)

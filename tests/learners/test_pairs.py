@@ -57,6 +57,16 @@ LEARNERS = {
         *("--agent.algorithm", "rllib:PPO"),
         *("--agent.rllib.minibatch_size", "10", "--agent.rllib.num_epochs", "1"),
     ],
+    "`sb3:PPO`": ["--agent.algorithm", "sb3:PPO", "--agent.sb3", '{"n_steps": 5, "n_epochs": 1}'],
+    "`sb3:A2C`": ["--agent.algorithm", "sb3:A2C"],
+    "`sb3:DQN`": [
+        *("--agent.algorithm", "sb3:DQN"),
+        *("--agent.sb3", '{"train_freq": 1, "learning_starts": 8, "batch_size": 8}'),
+    ],
+    "`sb3:SAC`": [
+        *("--agent.algorithm", "sb3:SAC"),
+        *("--agent.sb3", '{"learning_starts": 8, "batch_size": 8}'),
+    ],
     "your own": ["--agent.algorithm", "leap_reinforce:Reinforce", "--trust_imports"],
     "a loop": ["--agent.algorithm", "ppo_loop:learn", "--trust_imports"],
     "`classifier`": ["--agent.algorithm", "classifier"],
@@ -100,6 +110,8 @@ def test_a_pair_runs_or_is_refused_in_these_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     make_ray_runtime(trainers=1, address=LOCAL_CLUSTER)  # what Ray must find when it is imported
+    if "sb3" in pair[1]:
+        pytest.importorskip("stable_baselines3")
     for folder in ("examples", "examples/reinforce"):
         monkeypatch.syspath_prepend(ROOT / folder)
     words = [*TASKS[pair[0]], *LEARNERS[pair[1]], *LOCAL, "--run_dir", str(tmp_path / "run")]

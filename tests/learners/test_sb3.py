@@ -16,6 +16,7 @@ from torch import Tensor
 
 from benchmarks.harness.faults import fired_of, write_plan
 from leap_rl.cli import main
+from leap_rl.cli.study import take_out
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
@@ -23,10 +24,12 @@ from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import Leap, NonFiniteError
 from leap_rl.meta.gradient_path import Point
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 from tests.commands import LOCALLY, Refused, start
 from tests.end_to_end.whole_runs import initializations
+from tests.studies.test_config import words_of
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -138,13 +141,10 @@ def test_each_update_of_what_is_shared_is_seen(algorithm: str, share: str, encod
     prefix = place if (share, encoder) == ("encoder", "mlp") else ""
     for name, part in named.items():
         assert torch.equal(saved[prefix + name], part), name
-    heads = ("action_net", "value_net", "q_net.q_net.4", "q_net.q_net.0", "actor.mu", "critic.")
-    has_heads = any(name.startswith(heads) for name in named)
-    library_dqn = (algorithm, encoder, share) == ("DQN", "library", "encoder")
-    assert has_heads == (share == "agent" or library_dqn)
+    last = "q_net.q_net.4" if encoder == "library" else "q_net.q_net.0"
+    heads = ("action_net", "value_net", last, "actor.mu", "critic.")
+    assert any(name.startswith(heads) for name in named) == (share == "agent")
     assert not any(name.startswith(("q_net_target", "critic_target")) for name in named)
-    if library_dqn:
-        assert not any(name.startswith("q_net.q_net.4") for name in named)
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
@@ -244,6 +244,7 @@ def test_what_cannot_be_meant_is_refused(
     assert complaint in refused("train", *OPTIONS, *LOCALLY, "--agent.algorithm", *words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["A2C", "PPO"])
 def test_a_trainer_that_is_killed_costs_its_task_alone_and_no_bit(
     algorithm: str, tmp_path: Path
@@ -271,18 +272,92 @@ def test_a_trainer_that_is_killed_costs_its_task_alone_and_no_bit(
     assert initializations(tmp_path / "run") == initializations(tmp_path / "calm")
 
 
-def test_a_meta_trained_start_is_evaluated_and_learned_from(tmp_path: Path) -> None:
-    words = [*OPTIONS, "--agent.algorithm", "sb3:PPO", *LOCALLY]
-    words += ["--agent.sb3", json.dumps({"n_steps": 10, "batch_size": 20, "n_epochs": 2})]
+def run_words(algorithm: str, **arguments: Any) -> list[str]:
+    given = {"n_steps": 10, "batch_size": 20, "n_epochs": 2, **arguments}
+    return ["--agent.algorithm", f"sb3:{algorithm}", "--agent.sb3", json.dumps(given), *LOCALLY]
+
+
+LOADS = """
+import sys
+import stable_baselines3
+model = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", device="cpu")
+from safetensors.torch import load_file
+model.policy.load_state_dict(load_file("FOLDER/initialization.safetensors"), strict=False)
+assert not any(name.startswith("leap_rl") for name in sys.modules)
+stable_baselines3.common.utils  # nothing else is needed
+import torch
+torch.save(model.policy.state_dict(), "loaded.pt")
+"""
+
+
+def test_a_meta_trained_start_is_learned_from_and_loads_in_the_library_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
-    assert main(["train", *words, "--run_dir", str(run)]) == 0
+    assert main(["train", *OPTIONS, *run_words("PPO"), "--run_dir", str(run)]) == 0
     first, last = (
         load_file(run / f"checkpoints/{number:06}/initialization.safetensors") for number in (0, 2)
     )
     assert first.keys() == last.keys()
-    assert "mlp_extractor.policy_net.0.weight" in last
     assert not any(torch.equal(first[name], last[name]) for name in first)
-    learn = [word for word in words if "meta." not in word]
-    for option in ("1", "2"):
-        learn.remove(option)
-    assert main(["learn", *learn, "--init", str(run), "--run_dir", str(tmp_path / "learn")]) == 0
+    tasks = OPTIONS[: OPTIONS.index("--meta.batch_size")]
+    words = [*tasks, *run_words("PPO"), "--init", str(run)]
+    assert main(["learn", *words, "--run_dir", str(tmp_path / "learned")]) == 0
+    evaluation = [*words, "--seeds", "2", "--run_dir", str(tmp_path / "evaluated")]
+    assert main(["evaluate", *evaluation]) == 0
+
+    folder = tmp_path / "FOLDER"
+    assert main(["export", str(run), "--out", str(folder)]) == 0
+    card = (folder / "README.md").read_text()
+    lines = LOADS.strip().splitlines()[3:5]
+    assert "\n".join(lines) in card
+    assert 'model = PPO("MlpPolicy", env)' in card
+    process = start(cwd=tmp_path, program=("-c", LOADS), env={**os.environ, "PYTHONPATH": ""})
+    _, error = process.communicate(timeout=200)
+    assert process.returncode == 0, error
+    loaded = torch.load(tmp_path / "loaded.pt", weights_only=True)
+    for name, part in last.items():
+        assert torch.equal(loaded[name], part)
+    assert last.keys() < loaded.keys()
+    assert main(["learn", *words[:-1], str(folder), "--run_dir", str(tmp_path / "again")]) == 0
+    to_onnx = refused("export", str(run), "--out", str(tmp_path / "onnx"), "--to", "onnx")
+    assert "agent.encoder = library, the network of sb3:PPO" in to_onnx
+
+
+@pytest.mark.parametrize("encoder", ["library", "mlp"])
+def test_a_whole_agents_file_starts_whole_agents_and_bodies_alone(
+    encoder: str, tmp_path: Path
+) -> None:
+    words = [*run_words("PPO"), "--agent.encoder", encoder]
+    run = tmp_path / "run"
+    whole = ["--agent.share", "agent", "--run_dir", str(run)]
+    assert main(["train", *OPTIONS, *words, *whole]) == 0
+    tasks = OPTIONS[: OPTIONS.index("--meta.batch_size")]
+    for share in ("agent", "encoder"):
+        learn = ["--agent.share", share, "--init", str(run), "--run_dir", str(tmp_path / share)]
+        assert main(["learn", *tasks, *words, *learn]) == 0
+
+
+def test_arms_of_one_agent_that_goes_on_learn_whole_tasks() -> None:
+    given = {
+        "games": ["CartPole-v1", "CartPole-v1@sutton_barto_reward=true"],
+        "also_seen": "true",
+        "arms": "[domain_randomised, nearest, reptile]",
+        "task.agent_steps": 80,
+        "task.num_envs": 4,
+        "meta.meta_steps": 3,
+        "agent.algorithm": "sb3:A2C",
+    }
+    study = configure(take_out(words_of(given))[0])
+    arms = {name: study.arm(name) for name in ("domain_randomised", "nearest", "reptile")}
+    total = 3 * 2 * 80
+    for name, agent_steps in (("domain_randomised", total), ("nearest", total // 2)):
+        arm = arms[name]
+        assert (arm.meta.method, arm.meta.outer, arm.meta.meta_steps) == ("reptile", ("sgd", 1), 1)
+        assert (arm.meta.batch_size, arm.task.agent_steps) == (1, agent_steps)
+        assert arm.agent.share == "agent"
+    assert (arms["reptile"].task.agent_steps, arms["reptile"].meta.meta_steps) == (80, 3)
+    given["arms"] = "[pretraining]"
+    with pytest.raises(ValueError, match=r"arms\.pretraining: .* cannot be carried over"):
+        configure(take_out(words_of(given))[0]).arm("pretraining")

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from leap_rl.networks.parameters import Layout
 
 
+LEAST_SIZE: Final = 36
+"""Height and width from which the library's own network takes images (its NatureCNN)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SB3(GameLearner):
     """An algorithm of stable-baselines3; a task is one call of its `learn`, from start to end."""
@@ -44,7 +48,8 @@ class SB3(GameLearner):
 
     def fitting(self, agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
         if agent.encoder == AgentConfig().encoder:
-            agent = replace(agent, encoder=LIBRARYS_OWN)
+            small = len(shape) > 1 and min(shape[:2]) < LEAST_SIZE
+            agent = replace(agent, encoder="minatar" if small else LIBRARYS_OWN)
         if agent.initial_weights == "auto":  # of our encoder; the paper's
             agent = replace(agent, initial_weights="torch")
         return agent

@@ -22,10 +22,7 @@ from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.tasks.suite import ActionSpace
 
 if TYPE_CHECKING:
-    from leap_rl.learners.sb3.learner import SB3
-
-SEEDS: Final = 2**31
-"""The library's seeds lie below it: numpy's global stream takes no larger one."""
+    from leap_rl.learners.game_learner import GameLearner
 
 _SAID_ELSEWHERE: Final[Mapping[str, str]] = {
     "policy": "say agent.encoder",
@@ -71,11 +68,12 @@ def library() -> Any:
     return stable_baselines3
 
 
-def algorithm_of(learner: SB3) -> str:
+def algorithm_of(learner: GameLearner) -> str:
+    """Return the library's name of the algorithm."""
     return learner.name.partition(":")[2]
 
 
-def arguments_of(learner: SB3) -> dict[str, Any]:
+def arguments_of(learner: GameLearner) -> dict[str, Any]:
     """Return the constructor's arguments that `agent.sb3` gives; ValueError if it knows none."""
     given, make = learner.agent.sb3, getattr(library(), algorithm_of(learner))
     known = [name for name in inspect.signature(make).parameters if name not in _SAID_ELSEWHERE]
@@ -92,7 +90,7 @@ def arguments_of(learner: SB3) -> dict[str, Any]:
     return dict(given)
 
 
-def batch_of(learner: SB3) -> tuple[int, str]:
+def batch_of(learner: GameLearner) -> tuple[int, str]:
     """Return the agent steps that are played at a time, and the option that says so."""
     make = getattr(library(), algorithm_of(learner))
     name = "n_steps" if algorithm_of(learner) in ("PPO", "A2C") else "train_freq"
@@ -103,7 +101,7 @@ def batch_of(learner: SB3) -> tuple[int, str]:
     return learner.task.num_envs * length, f"agent.sb3.{name}"
 
 
-def policy_kwargs(learner: SB3) -> dict[str, Any]:
+def policy_kwargs(learner: GameLearner) -> dict[str, Any]:
     """Return what a policy is made with: what is given, and our encoder where one is named."""
     given = dict(learner.agent.sb3.get("policy_kwargs") or {})
     agent = learner.agent_config
@@ -118,7 +116,7 @@ def policy_kwargs(learner: SB3) -> dict[str, Any]:
     }
 
 
-def make_policy(learner: SB3, actions: ActionSpace, *, seed: int) -> Any:
+def make_policy(learner: GameLearner, actions: ActionSpace, *, seed: int) -> Any:
     """Return a policy of random weights, without environments; the global stream stays as it is.
 
     ValueError: the library makes none of such arguments.
@@ -148,7 +146,7 @@ def make_policy(learner: SB3, actions: ActionSpace, *, seed: int) -> Any:
     return policy
 
 
-def make_model(learner: SB3, envs: Any, *, seed: int) -> Any:
+def make_model(learner: GameLearner, envs: Any, *, seed: int) -> Any:
     """Return the model that learns in a vector of environments; errors as in `make_policy`."""
     make = getattr(library(), algorithm_of(learner))
     arguments = arguments_of(learner)
@@ -166,11 +164,12 @@ def make_model(learner: SB3, envs: Any, *, seed: int) -> Any:
             raise ValueError(f"agent.sb3: {learner.name} cannot be made: {_line(error)}") from None
 
 
-def policy_name(learner: SB3) -> str:
+def policy_name(learner: GameLearner) -> str:
+    """Return the library's name of the policy."""
     return "CnnPolicy" if len(learner.observation_shape) > 1 else "MlpPolicy"
 
 
-def shared_parameters(learner: SB3, policy: Any) -> dict[str, nn.Parameter]:
+def shared_parameters(learner: GameLearner, policy: Any) -> dict[str, nn.Parameter]:
     """Return what tasks share of a policy, by name: an encoder's names, or the policy's own."""
     algorithm, agent = algorithm_of(learner), learner.agent_config
     if agent.share == "encoder" and agent.encoder != LIBRARYS_OWN:
@@ -194,7 +193,7 @@ def shared_parameters(learner: SB3, policy: Any) -> dict[str, nn.Parameter]:
 
 
 @torch.no_grad()
-def load_shared(learner: SB3, policy: Any, named: Mapping[str, Tensor]) -> None:
+def load_shared(learner: GameLearner, policy: Any, named: Mapping[str, Tensor]) -> None:
     """Copy shared parameters into a policy, and into what follows them."""
     for name, parameter in shared_parameters(learner, policy).items():
         parameter.copy_(named[name])
@@ -208,7 +207,7 @@ def load_shared(learner: SB3, policy: Any, named: Mapping[str, Tensor]) -> None:
         getattr(policy, follows).load_state_dict(getattr(policy, learned).state_dict())
 
 
-def optimizers_of(learner: SB3, policy: Any) -> list[torch.optim.Optimizer]:
+def optimizers_of(learner: GameLearner, policy: Any) -> list[torch.optim.Optimizer]:
     """Return those that step what is shared."""
     if algorithm_of(learner) != "SAC":
         return [policy.optimizer]
@@ -217,7 +216,7 @@ def optimizers_of(learner: SB3, policy: Any) -> list[torch.optim.Optimizer]:
     return [policy.actor.optimizer]
 
 
-def _drawn(learner: SB3, policy: Any, *, seed: int) -> Mapping[str, Tensor]:
+def _drawn(learner: GameLearner, policy: Any, *, seed: int) -> Mapping[str, Tensor]:
     """Return shared parameters as they start: our encoder's as in all our agents."""
     shared = shared_parameters(learner, policy)
     agent = learner.agent_config
@@ -234,10 +233,10 @@ def _drawn(learner: SB3, policy: Any, *, seed: int) -> Mapping[str, Tensor]:
 def _encoder_class() -> Any:
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-    class LeapFeatures(BaseFeaturesExtractor):
+    class LeapFeatures(BaseFeaturesExtractor):  # type: ignore[misc]
         """Our encoder, as the library takes one."""
 
-        def __init__(self, observation_space: Any, learner: SB3) -> None:
+        def __init__(self, observation_space: Any, learner: GameLearner) -> None:
             agent, shape = learner.agent_config, learner.observation_shape
             encoder = make_encoder(agent.encoder_spec, shape)
             super().__init__(
