@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from leap_rl.core.parsing import flatten, parse_options
+from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import declared, learner_class
 from leap_rl.runs.config import TrainConfig
 
@@ -168,9 +169,12 @@ def arm_config(
     if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:
         batch = min(batch, members)  # it keeps one agent a member
     options["meta.batch_size"] = members if batch == MEMBERS else batch
-    if _learns_whole_tasks(base, options, trusts_imports=trusts_imports):
+    learner = _whole_learner(base, options, trusts_imports=trusts_imports)
+    if learner is not None:
         whole = total_agent_steps(base) // runs
         options |= {**_WHOLE_LEARNING, "task.agent_steps": whole}
+        if "share" not in learner.options and "agent.share" not in own:
+            options.pop("agent.share", None)  # what it can share is an encoder
     try:
         if given := [option for option in _FOUND if option in own]:
             raise ValueError(f"{given[0]}: {_FOUND[given[0]]}; leave it out")
@@ -189,15 +193,15 @@ def arm_config(
     return replace(one, meta=replace(one.meta, meta_steps=meta_steps))
 
 
-def _learns_whole_tasks(
+def _whole_learner(
     base: TrainConfig, options: Mapping[str, Any], *, trusts_imports: bool
-) -> bool:
-    """Return whether an arm has one agent go on, and its learner knows whole tasks alone."""
+) -> type[Learner] | None:
+    """Return the learner of an arm that has one agent go on, if it knows whole tasks alone."""
     if options.get("meta.method") != "pretraining" or options["meta.batch_size"] != 1:
-        return False
+        return None
     find = learner_class if trusts_imports else declared
     learner = find(base.task, base.agent)
-    return learner is not None and not learner.carries_over
+    return None if learner is None or learner.carries_over else learner
 
 
 _WHOLE_LEARNING: Final = {

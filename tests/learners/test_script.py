@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file
 
+import leap_rl
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
+from leap_rl.cli.study import take_out
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
@@ -18,12 +25,16 @@ from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import Leap, NoMethod, NonFiniteError
 from leap_rl.meta.gradient_path import Point
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
-from tests.commands import LOCALLY, Refused
+from leap_rl.tracking.live import read_live
+from tests.commands import LOCALLY, QUIET, Refused, start, wait_until
 from tests.end_to_end.whole_runs import initializations, stopped_after
 from tests.learners import loops
+from tests.training.test_runtime_ray import children
 
+ROOT = Path(__file__).parents[2]
 GAME = "CartPole-v1"
 BUDGET = 160
 
@@ -243,3 +254,103 @@ def test_a_stopped_run_learns_its_task_again_to_the_same_bits(method: str, tmp_p
     assert initializations(stopped) == initializations(whole)
     assert len(set(initializations(whole))) == 3
     assert RunFolder(whole).read_config()["agent"]["algorithm"] == f"{loops.MODULE}:learn"
+
+
+POLES = ["study", "--games", "CartPole-v1", "leap_rl/CartPole-v1@gravity=5.0", "--held_out"]
+POLES += ["leap_rl/CartPole-v1@gravity=20.0", "--runs", "1", "--agents", "2", *script("learn")]
+POLES += ["--random_agents", "2", "--meta.meta_steps", "2", "--task.agent_steps", "160"]
+POLES += ["--task.num_envs", "4"]
+
+
+def test_an_arm_that_goes_on_is_one_whole_learning_of_its_encoder() -> None:
+    words = [word for word in POLES[1:] if word != "--trust_imports"]
+    argv, _ = take_out([*words, "--arms", "domain_randomised", "nearest"])
+    study = configure(argv, trusts_imports=True)
+    mixed, one = (study.arm(name, trusts_imports=True) for name in study.trained_arms)
+    assert (mixed.meta.method, mixed.meta.meta_steps, mixed.agent.share) == (
+        "reptile",
+        1,
+        "encoder",
+    )
+    assert (mixed.task.agent_steps, one.task.agent_steps) == (640, 320)
+    assert mixed.task.mix_games
+
+
+@pytest.mark.parametrize(
+    ("arm", "complaint"),
+    [
+        ("fomaml", "arms.fomaml: meta.method = fomaml: agent.algorithm = module:function"),
+        ("pretraining", "arms.pretraining: meta.method = pretraining: agents of agent.algorithm"),
+        ("leap_agent", "arms.leap_agent: agent.share = agent: has no effect with agent.algorithm"),
+    ],
+)
+def test_an_arm_that_asks_for_more_is_refused(
+    arm: str, complaint: str, tmp_path: Path, refused: Refused
+) -> None:
+    assert complaint in refused(*POLES, "--arms", arm, "--out", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_study_of_all_other_arms_has_an_answer(tmp_path: Path) -> None:
+    arms = ["leap", "leap_eq8", "reptile", "pretraining_resets", "domain_randomised", "nearest"]
+    assert main([*POLES, "--arms", *arms, "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "estimates.json").read_text())
+    assert {row["arm"] for row in found["rows"]} == set(arms)
+    assert found["answer"]
+
+
+SIDES = '["MinAtar/Breakout-v1", "MinAtar/Breakout-v1@orientation=1"]'
+PPO = ["--agent.algorithm", "ppo_loop:learn", "--agent.encoder", "minatar", "--trust_imports"]
+PPO += ["--agent.options", '{"num_envs": 4, "num_steps": 16, "epochs": 1}']
+
+
+def test_ppo_as_cleanrl_writes_it_is_meta_trained_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    small = ["--task.kind", "gymnasium", "--task.gymnasium.minatar", "palette", *LOCALLY]
+    small += ["--task.num_envs", "4", "--task.unroll_length", "16"]
+    run, found, exported = (tmp_path / name for name in ("run", "found", "exported"))
+    meta = ["--meta.meta_steps", "2", "--meta.batch_size", "2", "--task.agent_steps", "192"]
+    assert main(["train", *small, *PPO, *meta, "--task.games", SIDES, "--run_dir", str(run)]) == 0
+    assert len(set(initializations(run))) == 3
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["agent_steps"] for row in rows if "agent_steps" in row] == [384, 768]
+    agents = ["--agent_steps", "192", "--seeds", "2", "--games", SIDES]
+    words = ["evaluate", "--init", str(run), *agents, "--trust_imports", *LOCALLY]
+    assert main([*words, "--run_dir", str(found)]) == 0
+    capsys.readouterr()
+    assert main(["export", str(run), "--out", str(exported)]) == 0
+    encoder = leap_rl.load_encoder(exported)  # which knows of no script
+    start = load_file(RunFolder(run).checkpoint(2) / INITIALIZATION)
+    assert all(torch.equal(part, start[name]) for name, part in encoder.state_dict().items())
+
+
+@pytest.mark.slow
+def test_a_killed_trainers_task_alone_is_learned_again_to_the_same_bits(tmp_path: Path) -> None:
+    argv = [*ARGV[:5], *script("learn"), "--task.agent_steps", "1600", *ARGV[-4:], *QUIET]
+    argv += ["--agent.options", '{"pause_s": 0.05}', "--task.num_envs", "4"]
+    calm, killed = RunFolder(tmp_path / "calm"), RunFolder(tmp_path / "killed")
+    assert main([*argv, "--runtime.kind", "local", "--run_dir", str(calm.path)]) == 0
+    words = [*argv, "--runtime.kind", "ray", "--runtime.trainers", "1", "--run_dir", killed.path]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    process = start(*words, cwd=tmp_path, env=environment)
+
+    def trainers() -> list[int]:
+        return [pid for pid, line in children(process.pid).items() if "ray::TrainerActor" in line]
+
+    def agent_steps() -> int:
+        live = read_live(killed.path)
+        return max((task.agent_steps for task in live.status.running), default=0) if live else 0
+
+    second = killed.slot(0, 1).with_suffix(".lease")
+    wait_until(lambda: second.exists() and 200 < agent_steps() < 1000, process)
+    os.kill(trainers()[0], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    attempts = [[slot["attempt"] for slot in killed.read_state(n)["slots"]] for n in (1, 2)]
+    assert attempts == [[1, 2], [1, 1]]
+    assert initializations(killed.path) == initializations(calm.path)
+    one, other = (pq.read_table(run.curves(0)).to_pydict() for run in (calm, killed))
+    assert one == other

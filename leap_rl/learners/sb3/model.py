@@ -24,9 +24,6 @@ from leap_rl.tasks.suite import ActionSpace
 if TYPE_CHECKING:
     from leap_rl.learners.game_learner import GameLearner
 
-SEEDS: Final = 2**31
-"""The library's seeds lie below it: numpy's global stream takes no larger one."""
-
 _SAID_ELSEWHERE: Final[Mapping[str, str]] = {
     "policy": "say agent.encoder",
     "env": "say task.games",

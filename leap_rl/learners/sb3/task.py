@@ -5,48 +5,41 @@ P: flattened shared parameters. B: environments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import Tensor
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.normalized import STATISTICS
 from leap_rl.envs.single import SingleEnv
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.sb3.model import (
-    SEEDS,
     load_shared,
     make_model,
     optimizers_of,
     shared_parameters,
 )
-from leap_rl.learners.script.stepwise import Stepwise
-from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.gradient_path import NonFiniteError, Point
+from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec
+from leap_rl.learners.watched import WatchedTask
+from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.watch import Watch
 from leap_rl.networks.parameters import layout_of_tensors
 
 
-class SB3Task:
-    """Learns one game: `advance` lets the library play and learn to where it would play again.
-
-    It is safe at its start and its end alone. The library draws from the global random streams,
-    which it seeds; a task is a function of its seed and its start as long as nothing else draws
-    from them.
-    """
+class SB3Task(WatchedTask):
+    """Learns one game: `advance` lets the library play and learn to where it would play again."""
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
-        self._learner, self._name = learner, learner.name
+        super().__init__(learner, spec)
+        self._learner = learner
         config = learner.task
         numbers = count()  # the environments are made one after the other
 
@@ -56,30 +49,12 @@ class SB3Task:
         self._envs: Any = DummyVecEnv([make] * config.num_envs)
         if learner.agent.normalize_observations:
             self._envs = VecNormalize(self._envs, norm_reward=False)
-        self._seed = derive_seed(spec.seed, Purpose.DATA) % SEEDS
         self._model = make_model(learner, self._envs, seed=self._seed)
         self._model.set_logger(Logger(folder=None, output_formats=[]))
         self._shared = shared_parameters(learner, self._model.policy)
         self._layout = layout_of_tensors(self._shared)
         self._report = _Report(config.num_envs)
-        self._learning = Stepwise(self._learn)
         self._report.pause, self._report.check = self._learning.pause, self._learning.check
-        self._observe: Observe | None = None
-        self._losses: list[float] = []
-        self._last_loss = 0.0
-        self._updates = 0
-
-    @property
-    def done(self) -> bool:
-        return self._learning.ended
-
-    @property
-    def agent_steps_total(self) -> int:
-        return self._learner.task.agent_steps
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
         load_shared(self._learner, self._model.policy, self._layout.named(shared))
@@ -101,30 +76,13 @@ class SB3Task:
             if not all(bool(each.isfinite().all()) for each in self._model.policy.parameters()):
                 raise NonFiniteError(f"{self._name}: {said}") from error
             raise RunFailedError(f"agent.algorithm = {self._name}: raises {said}") from error
-        losses, self._losses = self._losses, []
         episodes, rewards = self._report.taken()
         return Progress(
             updates=self._updates,
             agent_steps=self._model.num_timesteps,
-            losses={"total": sum(losses) / len(losses) if losses else self._last_loss},
+            losses={"total": self._mean_loss()},
             episodes=episodes,
             rewards=rewards,
-        )
-
-    def end_point(self, *, with_grad: bool) -> Point:
-        """Return the parameters at the end with the last update's loss: no batch is left."""
-        assert not with_grad, "methods that need it are refused"
-        return Point(theta=self._layout.pack(self._shared), loss=self._last_loss)
-
-    def state(self) -> TaskState:
-        raise AssertionError("not restorable")
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        raise ValueError(f"tasks of agent.algorithm = {self._name} have no snapshots")
-
-    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        raise ValueError(
-            f"agents of agent.algorithm = {self._name} cannot be carried over to another round"
         )
 
     def named_parameters(self) -> dict[str, Tensor]:
@@ -140,7 +98,7 @@ class SB3Task:
         return found
 
     def close(self) -> None:
-        self._learning.stop()
+        super().close()
         self._envs.close()
 
     def _learn(self) -> None:
@@ -156,16 +114,8 @@ class SB3Task:
             finally:
                 watch.remove()
 
-    def observe(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None:
-        """Take in a point of the path before its update; called by the watch."""
-        assert self._observe is not None
-        self._observe(Point(theta=theta, loss=loss, grad=grad))
-        self._last_loss = float(loss)
-        self._losses.append(self._last_loss)
-        self._updates += 1
-
-    def finish(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None:
-        """Leave the path open: its trainer ends it."""
+    def _theta(self) -> Tensor:
+        return self._layout.pack(self._shared)
 
 
 class _Report(BaseCallback):  # type: ignore[misc]

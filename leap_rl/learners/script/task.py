@@ -6,7 +6,7 @@ P: flattened shared parameters.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import shorten
 from traceback import extract_tb
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -22,55 +21,31 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.script.learner import Script
 from leap_rl.learners.script.report import CountedEnv, MisuseError, Report
-from leap_rl.learners.script.stepwise import Stepwise
-from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.gradient_path import NonFiniteError, Point
+from leap_rl.learners.task import Observe, Progress, TaskSpec
+from leap_rl.learners.watched import SEEDS, WatchedTask
+from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.watch import Loss, Watch, watched
 from leap_rl.networks.encoders import features_of, make_encoder
 from leap_rl.networks.parameters import layout_of, load_parameters
 
-_SEEDS = 2**31
-"""A script's seed lies below it: numpy's global stream takes no larger one."""
 
-
-class ScriptTask:
-    """Learns one game by a script: `advance` lets it run from one optimizer step to the next.
-
-    It is safe at its start and at its end alone, as nothing is known here of what a script holds.
-    The script draws from the global random streams, which are seeded for it: its task is a function
-    of its seed and its start as long as nothing else draws from them.
-    """
+class ScriptTask(WatchedTask):
+    """Learns one game by a script: `advance` lets it run from one optimizer step to the next."""
 
     def __init__(self, learner: Script, spec: TaskSpec) -> None:
+        super().__init__(learner, spec)
         agent, shape = learner.agent_config, learner.observation_shape
-        self._learner, self._spec, self._name = learner, spec, agent.algorithm
-        self._function = learner.function()
+        self._learner, self._spec, self._function = learner, spec, learner.function()
         self._encoder = make_encoder(agent.encoder_spec, shape)
         if not hasattr(self._encoder, "features"):
             features: Any = features_of(agent.encoder_spec, self._encoder, shape)
             self._encoder.features = features
         self._layout = layout_of(self._encoder)
-        self._report = Report(self.agent_steps_total, self._watch)
-        self._script = Stepwise(self._learn)
+        self._report = Report(self._budget, self._watch)
         self._envs: list[CountedEnv] = []
         self._watched: Watch | None = None
-        self._observe: Observe | None = None
         self._start = torch.zeros(0)
-        self._loss = 0.0
-        self._updates = 0
         self._agent: nn.Module = self._encoder
-
-    @property
-    def done(self) -> bool:
-        return self._script.ended
-
-    @property
-    def agent_steps_total(self) -> int:
-        return self._learner.task.agent_steps
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
         self._start = shared.clone()
@@ -87,7 +62,7 @@ class ScriptTask:
         self._observe = observe
         rewards = self._report.rewards
         try:
-            self._script.resume()
+            self._learning.resume()
             if self.done:
                 self._check_end()
         except NonFiniteError as error:
@@ -99,26 +74,10 @@ class ScriptTask:
         episodes, self._report.episodes = self._report.episodes, []
         return Progress(
             updates=self._updates,
-            agent_steps=self.agent_steps_total if self.done else self._report.agent_steps,
-            losses={"total": self._loss},
+            agent_steps=self._budget if self.done else self._report.agent_steps,
+            losses={"total": self._mean_loss()},
             episodes=episodes,
             rewards=self._report.rewards - rewards,
-        )
-
-    def end_point(self, *, with_grad: bool) -> Point:
-        """Return the parameters at the end with the last update's loss: no batch is left."""
-        assert not with_grad, "methods that need it are refused"
-        return Point(theta=self._theta(), loss=self._loss)
-
-    def state(self) -> TaskState:
-        raise AssertionError("not restorable")
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        raise ValueError(f"tasks of agent.algorithm = {self._name} have no snapshots")
-
-    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        raise ValueError(
-            f"agents of agent.algorithm = {self._name} cannot be carried over to another round"
         )
 
     def named_parameters(self) -> dict[str, Tensor]:
@@ -127,27 +86,26 @@ class ScriptTask:
         return {name: part.detach().cpu().clone() for name, part in parts}
 
     def close(self) -> None:
-        self._script.stop()
+        super().close()
         for env in self._envs:
             env.close()
 
     def _learn(self) -> object:
         """Call the function; in its own thread."""
-        seed = derive_seed(self._spec.seed, Purpose.DATA) % _SEEDS
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-        options, budget = self._learner.agent.options, self.agent_steps_total
-        own = self._function(self._make_env, self._encoder, budget, seed, self._report, **options)
+        random.seed(self._seed)
+        np.random.seed(self._seed)
+        torch.manual_seed(self._seed)
+        given = (self._make_env, self._encoder, self._budget, self._seed, self._report)
+        own = self._function(*given, **self._learner.agent.options)
         if self._watched is not None:
-            self._watched.finish(self._loss)
+            self._watched.finish(self._last_loss)
         return own
 
     def _make_env(self, number: int) -> CountedEnv:
         learner, spec = self._learner, self._spec
         envs = learner.suite.make_single(learner.task, spec.game, number=number)
-        seed = derive_seed(spec.seed, Purpose.ENVIRONMENTS, number) % _SEEDS
-        self._envs.append(CountedEnv(envs, self._report, self._script.check, seed))
+        seed = derive_seed(spec.seed, Purpose.ENVIRONMENTS, number) % SEEDS
+        self._envs.append(CountedEnv(envs, self._report, self._learning.check, seed))
         return self._envs[-1]
 
     def _watch(self, optimizer: Optimizer | Iterable[Optimizer], loss: Loss | None) -> None:
@@ -171,22 +129,15 @@ class ScriptTask:
                 "weights as they are given, such as by no orthogonal initialization"
             )
         if self._updates > 0:
-            self._script.pause()  # the update before is done
-        assert self._observe is not None
-        loss = loss.detach() if isinstance(loss, Tensor) else loss
-        self._observe(Point(theta=theta, loss=loss, grad=grad))
-        self._loss = float(loss)
-        self._updates += 1
-
-    def finish(self, theta: Tensor, loss: Tensor | float, grad: Tensor | None = None) -> None:
-        """Leave the path open: its trainer ends it."""
+            self._learning.pause()  # the update before is done
+        super().observe(theta, loss, grad)
 
     def _theta(self) -> Tensor:
         return self._layout.pack(dict(self._encoder.named_parameters()))
 
     def _check_end(self) -> None:
         """Raise MisuseError if what the script did is no learning of its budget."""
-        result, budget = self._script.result, self.agent_steps_total
+        result, budget = self._learning.result, self._budget
         if not (result is None or isinstance(result, nn.Module)):
             raise MisuseError(
                 f"returns {type(result).__name__}; must return None, or a torch.nn.Module"
