@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.games import check_fits, episode_seed, make_games
+from leap_rl.envs.games import check_fits, make_games
+from leap_rl.envs.seeds import draw_episode_seeds
 from leap_rl.envs.state import (
     IDENTITY,
     Actions,
@@ -148,11 +149,9 @@ class ReplayedEnvs(RestorableEnvs):
         self._episodes[which] += 1
         self._returns[which] = 0.0
         self._lengths[which] = 0
-        seeds = [
-            episode_seed(int(self._seeds[index]), self._first + index, int(self._episodes[index]))
-            for index in which.tolist()
-        ]
-        self._games.begin(which, np.array(seeds))
+        seeds = np.empty(len(which), dtype=np.int64)
+        draw_episode_seeds(self._seeds[which], self._first + which, self._episodes[which], seeds)
+        self._games.begin(which, seeds)
 
     def _read(self, recorded: bytes) -> Actions:
         """Return an episode's recorded actions, one a row; ValueError if the games lack one."""
@@ -169,7 +168,7 @@ class ReplayedEnvs(RestorableEnvs):
         return actions
 
     def _record(self, actions: Actions, which: slice = slice(None)) -> None:
-        if self._recorded.shape[1] in self._lengths:
+        if self._lengths.max() == self._recorded.shape[1]:
             self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
         self._recorded[self._all[which], self._lengths[which]] = actions
         self._lengths[which] += 1
