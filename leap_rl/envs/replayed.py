@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from leap_rl.core.kernels import kernel
 from leap_rl.envs.games import check_fits, make_games
 from leap_rl.envs.seeds import draw_episode_seeds
 from leap_rl.envs.state import (
@@ -97,7 +98,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._observations = self._look()
         ended = terminated | truncated
         info: dict[str, Any] = {}
-        if ended.any():
+        if _any(ended):
             final = self._observations
             final[~ended] = 0
             info = {"final_obs": final, "_final_obs": ended}
@@ -168,10 +169,9 @@ class ReplayedEnvs(RestorableEnvs):
         return actions
 
     def _record(self, actions: Actions, which: slice = slice(None)) -> None:
-        if self._lengths.max() == self._recorded.shape[1]:
+        # One that is full has no room for the next.
+        if not _append(self._recorded[which], self._lengths[which], actions):
             self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
-        self._recorded[self._all[which], self._lengths[which]] = actions
-        self._lengths[which] += 1
 
     def _play(self, index: int, actions: Actions) -> bool:
         """Play actions again in one environment, up to an end; return whether there was one."""
@@ -188,3 +188,22 @@ class ReplayedEnvs(RestorableEnvs):
         observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations
+
+
+@kernel
+def _append(recorded: Any, lengths: Any, actions: Any) -> bool:
+    """Record an action [K] or [K, D] in each of K episodes; return whether all have room left."""
+    room = True
+    for k in range(len(lengths)):
+        recorded[k, lengths[k]] = actions[k]
+        lengths[k] += 1
+        room &= lengths[k] < recorded.shape[1]
+    return room
+
+
+@kernel
+def _any(flags: Any) -> bool:
+    for flag in flags:
+        if flag:
+            return True
+    return False
