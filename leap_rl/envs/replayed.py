@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.core.kernels import kernel
+from leap_rl.core.kernels import any_of, kernel
 from leap_rl.envs.games import check_fits, make_games
 from leap_rl.envs.seeds import draw_episode_seeds
 from leap_rl.envs.state import (
@@ -98,7 +98,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._observations = self._look()
         ended = terminated | truncated
         info: dict[str, Any] = {}
-        if _any(ended):
+        if any_of(ended):
             final = self._observations
             final[~ended] = 0
             info = {"final_obs": final, "_final_obs": ended}
@@ -199,11 +199,3 @@ def _append(recorded: Any, lengths: Any, actions: Any) -> bool:
         lengths[k] += 1
         room &= lengths[k] < recorded.shape[1]
     return room
-
-
-@kernel
-def _any(flags: Any) -> bool:
-    for flag in flags:
-        if flag:
-            return True
-    return False

@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.core.kernels import kernel
+from leap_rl.core.kernels import any_of, kernel
 from leap_rl.envs.state import Actions, Observations, State
 
 Stepped: TypeAlias = tuple[
@@ -146,7 +146,7 @@ class GameVector:
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         truncated = truncated & ~terminated
         last_observations = {}
-        if truncated.any():
+        if any_of(truncated):
             last_observations = {
                 int(index): np.array(info["final_obs"][index])
                 for index in np.flatnonzero(truncated)
@@ -202,7 +202,7 @@ class EpisodeAccounting:
         self.returns += step.rewards
         self.lengths += 1 if step.ignored is None else ~step.ignored
         over = step.terminated | step.truncated
-        if not over.any():
+        if not any_of(over):
             return []
         ended = np.flatnonzero(over)
         episodes = [
@@ -217,7 +217,7 @@ class EpisodeAccounting:
 @kernel
 def _lie_below(numbers: Any, bound: int) -> bool:
     """Return whether whole numbers lie in 0..bound-1."""
+    inside = True
     for number in numbers:
-        if number < 0 or number >= bound:
-            return False
-    return True
+        inside &= 0 <= number < bound
+    return inside
