@@ -85,7 +85,7 @@ docs: setup
 	@echo "Read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory site"
 
 PEERS = benchmarks/peers
-PEER_ENVIRONMENTS = $(foreach name,sb3 rllib envpool ale,$(PEERS)/.venv-$(name)/.installed)
+PEER_ENVIRONMENTS = $(foreach name,sb3 rllib envpool ale jax,$(PEERS)/.venv-$(name)/.installed)
 
 peers: $(PEER_ENVIRONMENTS)
 

@@ -36,8 +36,17 @@ PEERS = {
     "rllib_ppo": "rllib",
     "envpool_step": "envpool",
     "atari_vector_env_step": "ale",
+    "jax_a2c": "jax",
+    "sb3_small_a2c": None,
 }
-"""Each peer's script, and the environment that it needs."""
+"""Each peer's script, and the environment that it needs; none is the project's own."""
+
+SMALL = ("jax_a2c", "sb3_small_a2c")
+"""Peers on games that are not Atari's."""
+
+RATES = {"wall": "agent_steps_per_s", "cpu": "agent_steps_per_cpu_s"}
+FRACTIONS = {"wall": "fraction_of_limit", "cpu": "fraction_by_cpu_time"}
+"""What is compared, and its fraction of the limit, by clock."""
 
 ISAS = {
     "avx2": {
@@ -48,7 +57,7 @@ ISAS = {
 }
 """What ours and the peers may use of the processor, by the variables that their libraries read."""
 
-SETTINGS = ("peers", "processes", "envs", "seconds", "repeats", "precision", "isa")
+SETTINGS = ("peers", "processes", "envs", "seconds", "repeats", "precision", "isa", "clock")
 """The options that a game's metrics depend on."""
 
 Metrics = dict[str, Any]
@@ -59,7 +68,9 @@ Row = dict[str, Any]
 
 def run_json(words: list[str], isa: str | None) -> Metrics:
     """Run a command that prints one JSON object, and return that; its progress is ours."""
-    environment = os.environ | (ISAS[isa] if isa else {})
+    paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths)}  # a peer in the project's own environment
+    environment = os.environ | own | (ISAS[isa] if isa else {})
     run = subprocess.run(
         words, stdout=subprocess.PIPE, text=True, cwd=HERE / "peers", env=environment
     )
@@ -79,7 +90,8 @@ def ours(game: str, given: argparse.Namespace) -> Metrics:
 
 def peers(name: str, game: str, given: argparse.Namespace) -> Metrics:
     """Measure a peer's throughput."""
-    python = HERE / "peers" / f".venv-{PEERS[name]}" / "bin" / "python"
+    own = PEERS[name]
+    python = HERE / "peers" / f".venv-{own}" / "bin" / "python" if own else Path(sys.executable)
     if not python.exists():
         sys.exit(f"compare: {name}: {python.relative_to(HERE.parent)} is missing; run `make peers`")
     # Ours spends half its time on the agent's windows.
@@ -152,23 +164,25 @@ def ratios(row: Row) -> dict[str, float]:
 
     Each is set against the mean of the two of ours around it.
     """
-    own = [metrics["agent_steps_per_s"] for metrics in row["ours"]]
+    rate = RATES[row["settings"]["clock"]]
+    own = [metrics[rate] for metrics in row["ours"]]
     around = [(before + after) / 2 for before, after in pairwise(own)]
     found = {}
     for place, (name, runs) in enumerate(row["peers"].items()):
         means = around[place :: len(row["peers"])]
         found[name] = median(
-            mean / metrics["agent_steps_per_s"] for mean, metrics in zip(means, runs, strict=True)
+            mean / metrics[rate] for mean, metrics in zip(means, runs, strict=True)
         )
     return found
 
 
 def summary(row: Row) -> list[str]:
     """Return a game's line of the table of the peers."""
-    cells = [row["game"], f"{of_ours(row, 'agent_steps_per_s'):,.0f}"]
-    cells.append(f"{of_ours(row, 'fraction_of_limit'):.2f}")
+    clock = RATES[row["settings"]["clock"]]
+    cells = [row["game"], f"{of_ours(row, clock):,.0f}"]
+    cells.append(f"{of_ours(row, FRACTIONS[row['settings']['clock']]):.2f}")
     for name, ratio in ratios(row).items():
-        rate = median(metrics["agent_steps_per_s"] for metrics in row["peers"][name])
+        rate = median(metrics[clock] for metrics in row["peers"][name])
         cells.append(f"{rate:,.0f} ({ratio:.2f}×)")
     return cells
 
@@ -176,7 +190,7 @@ def summary(row: Row) -> list[str]:
 def compare(rows: list[Row], given: argparse.Namespace) -> str:
     """Return the table of the peers in Markdown."""
     head = ["game", "leap_rl", "of the limit", *given.peers]
-    fraction = median(of_ours(row, "fraction_of_limit") for row in rows)
+    fraction = median(of_ours(row, FRACTIONS[given.clock]) for row in rows)
     last = ["**median**", "", f"{fraction:.2f}"]
     last += [f"({median(ratios(row)[name] for row in rows):.2f}×)" for name in given.peers]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *map(summary, rows), last]
@@ -190,7 +204,7 @@ def compare(rows: list[Row], given: argparse.Namespace) -> str:
         [
             *(f"| {' | '.join(line)} |" for line in lines),
             "",
-            f"Agent steps/s, {given.processes} processes of {given.envs} environments; in brackets "
+            f"Agent steps/s{' of CPU time' if given.clock == 'cpu' else ''}, {given.processes} processes of {given.envs} environments; in brackets "
             f"how many times a peer's rate ours is. {one['processor']}, {one['cores']} cores, "
             f"{one['precision']}; {one['date']}. {note}.",
         ]
@@ -246,7 +260,13 @@ def options() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--games", nargs="+", default=TARGET_GAMES, metavar="GAME")
-    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, metavar="PEER")
+    parser.add_argument(
+        "--peers",
+        nargs="+",
+        default=[name for name in PEERS if name not in SMALL],
+        choices=PEERS,
+        metavar="PEER",
+    )
     parser.add_argument("--ours_only", action="store_true")
     parser.add_argument("--processes", type=int, default=cores())
     parser.add_argument("--envs", type=int, default=32, help="of each process")
@@ -255,6 +275,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--precision", help="ours: auto (the default), float32 or bfloat16")
     parser.add_argument(
         "--isa", choices=ISAS, help="let ours and the peers use no more of the processor; float32"
+    )
+    parser.add_argument(
+        "--clock", choices=RATES, default="wall", help="cpu: of the processes' own CPU time"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep finished games, and resume")
     return parser

@@ -194,13 +194,14 @@ def _plain_rmsprop(theta: Any, grad: Any, mean_square: Any, new_theta: Any, rate
 class PlainRMSProp(RMSProp):
     """RMSProp that does not measure its step: the baseline of what Leap costs there."""
 
-    def _step_compiled(self, part: slice, grad_scale: float) -> float:
+    def _step_compiled(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
+        flat = self._flat
         rates = torch.tensor(
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
-        theta, grad, mean_square, new_theta = (vector.numpy() for vector in self._vectors(part))
-        _plain_rmsprop(theta, grad, mean_square, new_theta, rates)
-        return 0.0
+        vectors = (flat.vector, flat.grad, self.mean_square, flat.spare)
+        _plain_rmsprop(*(vector.numpy() for vector in vectors), rates)
+        return 0.0, 0.0
 
 
 def seconds(run: Callable[[], object]) -> float:

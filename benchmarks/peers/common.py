@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 WARM_UP_S = 3.0
 WINDOWS = 5
@@ -26,6 +26,14 @@ Step = Callable[[], int]
 
 MakeStep = Callable[[argparse.Namespace, int], Step]
 """Makes a process's own step of the options and the process's number."""
+
+
+class Rate(NamedTuple):
+    """Agent steps a second of all processes together."""
+
+    wall: float
+    cpu: float | None = None
+    """Of the processes' own CPU time, where it is known."""
 
 
 def options(description: str) -> argparse.ArgumentParser:
@@ -38,8 +46,8 @@ def options(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def measure(make_step: MakeStep, given: argparse.Namespace) -> float:
-    """Return agent steps a second of all processes together: the median of a few windows.
+def measure(make_step: MakeStep, given: argparse.Namespace) -> Rate:
+    """Return the rate of all processes together, each clock's the median of a few windows.
 
     Args:
         make_step: Makes what each process does.
@@ -58,7 +66,7 @@ def measure(make_step: MakeStep, given: argparse.Namespace) -> float:
     ]
     for member in members:
         member.start()
-    rates: list[list[float]] = []
+    rates: list[list[Rate]] = []
     while len(rates) < len(members):
         with contextlib.suppress(queue.Empty):
             rates.append(results.get(timeout=1.0))
@@ -66,14 +74,21 @@ def measure(make_step: MakeStep, given: argparse.Namespace) -> float:
             sys.exit("a process failed; its own error is above")
     for member in members:
         member.join()
-    return median(sum(window) for window in zip(*rates, strict=True))
+    together = list(zip(*rates, strict=True))
+    return Rate(
+        median(sum(one.wall for one in window) for window in together),
+        # All processes' agent steps over all processes' CPU time, if each does as much.
+        median(len(window) / sum(1.0 / one.cpu for one in window) for window in together),
+    )
 
 
-def report(peer: str, given: argparse.Namespace, rate: float, packages: list[str]) -> None:
+def report(peer: str, given: argparse.Namespace, rate: Rate, packages: list[str]) -> None:
     """Print one JSON object."""
+    cpu = {} if rate.cpu is None else {"agent_steps_per_cpu_s": round(rate.cpu, 1)}
     metrics: dict[str, Any] = {
         "peer": peer,
-        "agent_steps_per_s": round(rate, 1),
+        "agent_steps_per_s": round(rate.wall, 1),
+        **cpu,
         **vars(given),
         "versions": {package: version(package) for package in packages},
     }
@@ -85,8 +100,8 @@ def camel_case(game: str) -> str:
     return "".join(part.capitalize() for part in game.split("_"))
 
 
-def windows(step: Step, seconds: float, start: Callable[[], Any] = lambda: None) -> list[float]:
-    """Return agent steps a second in each of the windows, after warming up.
+def windows(step: Step, seconds: float, start: Callable[[], Any] = lambda: None) -> list[Rate]:
+    """Return the rate in each of the windows, after warming up.
 
     Args:
         step: What is measured.
@@ -101,13 +116,16 @@ def windows(step: Step, seconds: float, start: Callable[[], Any] = lambda: None)
     return rates
 
 
-def _run(step: Step, seconds: float) -> float:
+def _run(step: Step, seconds: float) -> Rate:
     agent_steps = 0
-    started_s = time.perf_counter()
+    started_s, started_cpu_s = time.perf_counter(), time.process_time()
     until_s = started_s + seconds
     while not agent_steps or time.perf_counter() < until_s:
         agent_steps += step()
-    return agent_steps / (time.perf_counter() - started_s)
+    return Rate(
+        agent_steps / (time.perf_counter() - started_s),
+        agent_steps / (time.process_time() - started_cpu_s),
+    )
 
 
 def _member(

@@ -14,7 +14,7 @@ from typing import Any
 import ale_py
 import gymnasium
 import ray
-from common import camel_case, options, report
+from common import Rate, camel_case, options, report
 from gymnasium.wrappers import AtariPreprocessing
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -92,4 +92,4 @@ def _lifetime_steps(result: dict[str, Any]) -> float:
 
 if __name__ == "__main__":
     given = options(__doc__ or "").parse_args()
-    report("rllib_ppo", given, measure(given), ["ray", "torch", "ale-py", "gymnasium"])
+    report("rllib_ppo", given, Rate(measure(given)), ["ray", "torch", "ale-py", "gymnasium"])

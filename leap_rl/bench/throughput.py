@@ -49,8 +49,8 @@ def measure(
     """Measure the throughput of trainers that meta-train with `method`.
 
     Returns the metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of
-    all trainers together, `split_us` of one. `fraction_by_cpu_time` has the processes' own CPU time
-    in place of the wall clock.
+    all trainers together, `split_us` of one. `agent_steps_per_cpu_s` and `fraction_by_cpu_time`
+    have the processes' own CPU time in place of the wall clock.
 
     Raises:
         ValueError: This machine lacks the device, or the units of the precision; or there is no
@@ -110,6 +110,7 @@ def measure(
         "loss_difference": loss_difference,
         **{name: reports[0][name] for name in ("encoder", "precision", "device")},
         "agent_steps_per_s": round(agent, 1),
+        "agent_steps_per_cpu_s": round(cpu_agent, 1),
         "emulator_limit_per_s": round(limit, 1),
         "fraction_of_limit": round(agent / limit, 4),
         "fraction_by_cpu_time": round(cpu_agent / cpu_limit, 4),
@@ -145,6 +146,7 @@ def table(metrics: Mapping[str, Any]) -> str:
         f"others used {metrics['others_cpu_share']:.1%} of the machine",
         "",
         f"  agent      {metrics['agent_steps_per_s']:>9,.0f} agent steps/s, learning",
+        f"             {metrics['agent_steps_per_cpu_s']:>9,.0f} agent steps/s of CPU time",
         f"  {bare:<11}{metrics['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
         f"  fraction   {metrics['fraction_of_limit']:>9.3f} of the limit; "
         f"{metrics['fraction_by_cpu_time']:.3f} by CPU time",

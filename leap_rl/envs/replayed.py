@@ -14,7 +14,9 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.games import check_fits, episode_seed, make_games
+from leap_rl.core.kernels import any_of, kernel
+from leap_rl.envs.games import check_fits, make_games
+from leap_rl.envs.seeds import draw_episode_seeds
 from leap_rl.envs.state import (
     IDENTITY,
     Actions,
@@ -96,7 +98,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._observations = self._look()
         ended = terminated | truncated
         info: dict[str, Any] = {}
-        if ended.any():
+        if any_of(ended):
             final = self._observations
             final[~ended] = 0
             info = {"final_obs": final, "_final_obs": ended}
@@ -148,11 +150,9 @@ class ReplayedEnvs(RestorableEnvs):
         self._episodes[which] += 1
         self._returns[which] = 0.0
         self._lengths[which] = 0
-        seeds = [
-            episode_seed(int(self._seeds[index]), self._first + index, int(self._episodes[index]))
-            for index in which.tolist()
-        ]
-        self._games.begin(which, np.array(seeds))
+        seeds = np.empty(len(which), dtype=np.int64)
+        draw_episode_seeds(self._seeds[which], self._first + which, self._episodes[which], seeds)
+        self._games.begin(which, seeds)
 
     def _read(self, recorded: bytes) -> Actions:
         """Return an episode's recorded actions, one a row; ValueError if the games lack one."""
@@ -169,10 +169,9 @@ class ReplayedEnvs(RestorableEnvs):
         return actions
 
     def _record(self, actions: Actions, which: slice = slice(None)) -> None:
-        if self._recorded.shape[1] in self._lengths:
+        # One that is full has no room for the next.
+        if not _append(self._recorded[which], self._lengths[which], actions):
             self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
-        self._recorded[self._all[which], self._lengths[which]] = actions
-        self._lengths[which] += 1
 
     def _play(self, index: int, actions: Actions) -> bool:
         """Play actions again in one environment, up to an end; return whether there was one."""
@@ -189,3 +188,14 @@ class ReplayedEnvs(RestorableEnvs):
         observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations
+
+
+@kernel
+def _append(recorded: Any, lengths: Any, actions: Any) -> bool:
+    """Record an action [K] or [K, D] in each of K episodes; return whether all have room left."""
+    room = True
+    for k in range(len(lengths)):
+        recorded[k, lengths[k]] = actions[k]
+        lengths[k] += 1
+        room &= lengths[k] < recorded.shape[1]
+    return room

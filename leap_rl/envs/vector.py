@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from leap_rl.core.kernels import any_of, kernel
 from leap_rl.envs.state import Actions, Observations, State
 
 Stepped: TypeAlias = tuple[
@@ -121,6 +122,8 @@ class GameVector:
         self.observation_shape = envs.single_observation_space.shape
         self._envs = envs
         self._seed = seed
+        self._no_life_lost = np.zeros(self.num_envs, dtype=np.bool_)
+        self._no_life_lost.flags.writeable = False
 
     def reset(self) -> Observations:
         """Start the first episode of each environment; return the observations, [B, ...]."""
@@ -137,21 +140,24 @@ class GameVector:
         if self.continuous:
             if not np.isfinite(actions).all():
                 raise ValueError(f"actions = {actions}: must be finite")
-        elif actions.min() < 0 or actions.max() >= self.num_actions:
+        elif not _lie_below(actions, self.num_actions):
             # Not left to the environments: -1 would be the last action there.
             raise ValueError(f"actions = {actions}: must lie in 0..{self.num_actions - 1}")
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         truncated = truncated & ~terminated
+        last_observations = {}
+        if any_of(truncated):
+            last_observations = {
+                int(index): np.array(info["final_obs"][index])
+                for index in np.flatnonzero(truncated)
+            }
         return VectorStep(
             observations=observations,
             rewards=np.asarray(rewards, dtype=np.float32),
             terminated=terminated,
             truncated=truncated,
-            last_observations={
-                int(index): np.array(info["final_obs"][index])
-                for index in np.flatnonzero(truncated)
-            },
-            life_lost=info.get("life_lost", np.zeros(self.num_envs, dtype=np.bool_)),
+            last_observations=last_observations,
+            life_lost=info.get("life_lost", self._no_life_lost),
             ignored=info.get("ignored"),
         )
 
@@ -195,7 +201,10 @@ class EpisodeAccounting:
         """
         self.returns += step.rewards
         self.lengths += 1 if step.ignored is None else ~step.ignored
-        ended = np.flatnonzero(step.terminated | step.truncated)
+        over = step.terminated | step.truncated
+        if not any_of(over):
+            return []
+        ended = np.flatnonzero(over)
         episodes = [
             EpisodeEnd(agent_steps, float(self.returns[index]), int(self.lengths[index]))
             for index in ended
@@ -203,3 +212,12 @@ class EpisodeAccounting:
         self.returns[ended] = 0.0
         self.lengths[ended] = 0
         return episodes
+
+
+@kernel
+def _lie_below(numbers: Any, bound: int) -> bool:
+    """Return whether whole numbers lie in 0..bound-1."""
+    inside = True
+    for number in numbers:
+        inside &= 0 <= number < bound
+    return inside

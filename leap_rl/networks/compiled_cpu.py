@@ -51,14 +51,14 @@ class CompiledCpu(ForwardBackward):
 
     def record(self, observations: Tensor) -> Outputs:
         outputs, _ = self._forward(observations)
-        self._rows += len(observations)
+        self._rows += observations.shape[0]
         return outputs
 
     def forget(self) -> None:
         self._rows = 0
 
     def _forward(self, observations: Tensor) -> tuple[Outputs, None]:
-        count = len(observations)
+        count = observations.shape[0]
         first, last = self._rows, self._rows + count
         if not self._kept or last > len(self._kept[0]):
             self._make_room(last, observations)

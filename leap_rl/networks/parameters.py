@@ -106,20 +106,26 @@ class FlatParameters:
         self.vector, self.grad, self.spare, self.spare_grad = (
             torch.zeros(layout.size, device=device) for _ in range(4)
         )
-        self._parameters = dict(module.named_parameters())
+        parameters = dict(module.named_parameters())
+        self._parameters = [parameters[leaf.name] for leaf in layout.leaves]
+        # Made once: an update of a small network has no time for them.
+        self._views, self._spare_views = (
+            list(zip(layout.named(vector).values(), layout.named(grad).values(), strict=True))
+            for vector, grad in ((self.vector, self.grad), (self.spare, self.spare_grad))
+        )
 
     def swap(self) -> None:
         """Make the module compute with the spare vector, and add gradients into the spare one."""
         self.vector, self.spare = self.spare, self.vector
         self.grad, self.spare_grad = self.spare_grad, self.grad
+        self._views, self._spare_views = self._spare_views, self._views
         self.bind()
 
     def bind(self) -> None:
         """Make the module's parameters and gradients views of `vector` and `grad`."""
-        values, grads = self.layout.named(self.vector), self.layout.named(self.grad)
-        for name, parameter in self._parameters.items():
-            parameter.data = values[name]
-            parameter.grad = grads[name]
+        for parameter, (value, grad) in zip(self._parameters, self._views, strict=True):
+            parameter.data = value
+            parameter.grad = grad
 
     def copies(self) -> dict[str, Tensor]:
         return {name: view.clone() for name, view in self.layout.named(self.vector).items()}

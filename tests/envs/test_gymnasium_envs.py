@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from leap_rl.envs.replayed import episode_seed
+from leap_rl.envs.games import episode_seed
+from leap_rl.envs.seeds import draw_episode_seeds
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
@@ -234,3 +235,14 @@ def test_observations_larger_than_the_shape_are_told() -> None:
     for shape in ((3,), (4, 4, 3)):
         with pytest.raises(ValueError, match=r"observation_shape = .*Walk.* of \[4\], which"):
             walks(shape=shape)
+
+
+def test_seeds_drawn_together_are_those_of_each_episode() -> None:
+    drawn = np.random.default_rng(0)
+    seeds = np.concatenate([drawn.integers(2**63 - 1, size=50), [0, 1, 2**32 - 1, 2**32]])
+    indices, episodes = drawn.integers(5000, size=(2, len(seeds)))
+    episodes[:2], indices[2] = (0, 2**33), 2**32
+    found = np.empty(len(seeds), dtype=np.int64)
+    draw_episode_seeds(seeds, indices, episodes, found)
+    alone = [episode_seed(*map(int, one)) for one in zip(seeds, indices, episodes, strict=True)]
+    assert found.tolist() == alone

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from minatar.gym import BaseEnv
 
+from leap_rl.envs.games import episode_seed
 from leap_rl.envs.minatar import common
 from leap_rl.envs.minatar.games import COLORS, GAMES, MinAtarGames
-from leap_rl.envs.replayed import episode_seed
 from leap_rl.envs.vector import GameVector
 from tests.envs.vectors import make_gymnasium
 

@@ -165,7 +165,7 @@ class MinAtarGames:
         games, taken = self._games[which], self._actions[actions]
         rewards, over = np.empty(len(games)), np.empty(len(games), dtype=np.bool_)
         self._module.step(games, taken, self._sticky, self._ramps, rewards, over)
-        truncated = np.zeros_like(over)
+        truncated = np.zeros(len(games), dtype=np.bool_)
         if self._limit is not None:
             self._lengths[which] += 1
             truncated = self._lengths[which] == self._limit

@@ -300,4 +300,6 @@ class A2CLearner:
 
 
 def _on_cpu(outputs: Outputs) -> Outputs:
+    if outputs.logits.device.type == "cpu":
+        return outputs
     return Outputs(outputs.logits.cpu(), outputs.values.cpu())

@@ -110,8 +110,8 @@ class Categorical:
         One number for each row is drawn from the generator. Where a row is not finite, its action
         is arbitrary: the loss will not be finite either.
         """
-        actions = torch.empty(len(logits), dtype=torch.int64)
-        drawn = torch.rand(len(logits), dtype=torch.float64, generator=generator)
+        actions = torch.empty(logits.shape[0], dtype=torch.int64)
+        drawn = torch.rand(logits.shape[0], dtype=torch.float64, generator=generator)
         _draw(logits.contiguous().numpy(), drawn.numpy(), actions.numpy())
         return actions
 

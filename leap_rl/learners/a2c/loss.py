@@ -95,9 +95,10 @@ def a2c_loss(
     of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
     policies.add_losses(logits, actions, advantages, of_policies)
     _add_losses(values, returns, of_values)
-    parts = sums.div_(len(values)).unbind()
+    parts = sums.div_(len(values)).tolist()
     policy, value, entropy = (weight * part for weight, part in zip(total, parts, strict=True))
-    return A2CLoss(policy + value + entropy, *parts)
+    whole = torch.tensor([policy + value + entropy, *parts], dtype=torch.float64)
+    return A2CLoss(*whole.unbind())
 
 
 def a2c_gradient(

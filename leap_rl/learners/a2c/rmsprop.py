@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,8 +64,7 @@ class RMSProp:
         flat = self._flat
         self.updates += 1
         step = self._step_compiled if flat.vector.device.type == "cpu" else self._step_torch
-        shared = step(slice(0, shared_size), grad_scale)
-        others = step(slice(shared_size, None), grad_scale)
+        shared, others = step(shared_size, grad_scale)
         flat.swap()
         return math.sqrt(shared) if math.isfinite(shared) and math.isfinite(others) else math.nan
 
@@ -80,32 +80,29 @@ class RMSProp:
     def _correction(self) -> float:
         return 1.0 / (1.0 - self._alpha**self.updates) if self._corrects_bias else 1.0
 
-    def _vectors(self, part: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _step_compiled(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
         flat = self._flat
-        return flat.vector[part], flat.grad[part], self.mean_square[part], flat.spare[part]
-
-    def _step_compiled(self, part: slice, grad_scale: float) -> float:
-        squares = torch.zeros(_LANES, dtype=torch.float64)
+        squares = torch.zeros((2, _LANES), dtype=torch.float64)
         # A float32 array, as numba takes a Python number for a float64.
-        rates = torch.tensor(
-            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
-        ).numpy()
-        theta, grad, mean_square, new_theta = (
-            vector.view(-1, _LANES).numpy() for vector in self._vectors(part)
+        rates = np.array(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction],
+            dtype=np.float32,
         )
-        _rmsprop(theta, grad, mean_square, new_theta, rates, squares.numpy())
-        return squares.sum().item()
+        vectors = (flat.vector, flat.grad, self.mean_square, flat.spare)
+        _step(*(vector.numpy() for vector in vectors), shared_size, rates, squares.numpy())
+        shared, others = squares
+        return shared.sum().item(), others.sum().item()
 
-    def _step_torch(self, part: slice, grad_scale: float) -> float:
-        theta, grad, mean_square, new_theta = self._vectors(part)
-        grad = grad * grad_scale
+    def _step_torch(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
+        flat, mean_square = self._flat, self.mean_square
+        theta, grad, new_theta = flat.vector, flat.grad * grad_scale, flat.spare
         mean_square.mul_(self._alpha).addcmul_(grad, grad, value=1.0 - self._alpha)
         new_theta.copy_(theta)
         root = mean_square.mul(self._correction).sqrt_()
         new_theta.addcdiv_(grad, root.add_(self._eps), value=-self._lr)
         moved = new_theta - theta + (mean_square - mean_square)
-        squares: float = moved.double().square().sum().item()
-        return squares
+        squares = moved.double().square()
+        return squares[:shared_size].sum().item(), squares[shared_size:].sum().item()
 
 
 def check_same_shape(name: str, tensor: Tensor, like: Tensor) -> None:
@@ -133,6 +130,32 @@ def _add_squares(vector: Any, squares: Any) -> None:
         for lane in range(16):
             element = 1.0 * vector[row, lane]
             squares[lane] += element * element
+
+
+@kernel
+def _step(
+    theta: Any,
+    grad: Any,
+    mean_square: Any,
+    new_theta: Any,
+    shared_size: int,
+    rates: Any,
+    squares: Any,
+) -> None:
+    """Write the next point [N]; add the squares of what has moved to float64 sums [2, 16].
+
+    The first sums are those of the shared parameters.
+    """
+    rows, shared = len(theta) // 16, shared_size // 16
+    by_lane = (rows, 16)
+    theta, grad = theta.reshape(by_lane), grad.reshape(by_lane)
+    mean_square, new_theta = mean_square.reshape(by_lane), new_theta.reshape(by_lane)
+    _rmsprop(
+        theta[:shared], grad[:shared], mean_square[:shared], new_theta[:shared], rates, squares[0]
+    )
+    _rmsprop(
+        theta[shared:], grad[shared:], mean_square[shared:], new_theta[shared:], rates, squares[1]
+    )
 
 
 @kernel

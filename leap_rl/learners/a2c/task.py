@@ -48,7 +48,7 @@ class ActorCriticTask(GameTask):
             lambda: self._path_loss(self.learner.evaluate(batch)), agent_steps=self._played
         )
         return self._progress(
-            {name: value.item() for name, value in loss._asdict().items()},
+            dict(zip(loss._fields, torch.stack(loss).tolist(), strict=True)),
             episodes=episodes,
             rewards=rewards,
         )
