@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from leap_rl.cli import command_parser
 from leap_rl.core import plain_yaml
 from leap_rl.core.lines import say
-from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.parsing import flatten, spelled
+from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.version import __version__
 from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
