@@ -199,8 +199,13 @@ class PlainRMSProp(RMSProp):
         rates = torch.tensor(
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
-        vectors = (flat.vector, flat.grad, self.mean_square, flat.spare)
-        _plain_rmsprop(*(vector.numpy() for vector in vectors), rates)
+        _plain_rmsprop(
+            flat.vector.numpy(),
+            flat.grad.numpy(),
+            self.mean_square.numpy(),
+            flat.spare.numpy(),
+            rates,
+        )
         return 0.0, 0.0
 
 

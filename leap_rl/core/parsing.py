@@ -355,7 +355,11 @@ def _refuse_files(argv: Sequence[str], config: type[Any]) -> None:
     for word, following in zip(argv, [*argv[1:], ""], strict=False):
         name, equals, value = word.removeprefix("--").partition("=")
         value = value if equals else following
-        if word.startswith("--") and name in _groups(config) and not value.strip().startswith("{"):
+        if (
+            word.startswith("--")
+            and name in _groups(cast(Any, config))
+            and not value.strip().startswith("{")
+        ):
             raise ValueError(f"{name} = {value}: must be a mapping of options")
 
 
@@ -369,7 +373,7 @@ def _groups(config: type[Any]) -> Collection[str]:
 def _file_of(path: Path, config: type[Any]) -> str:
     """Return the path of a config's file, or its options without those that are left out."""
     options, leaves_out = _checked(path), getattr(config, "leaves_out", ())
-    for group in sorted(_groups(config)):
+    for group in sorted(_groups(cast(Any, config))):
         value: Any = options
         for name in group.split("."):
             value = value.get(name, {}) if isinstance(value, Mapping) else {}

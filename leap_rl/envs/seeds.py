@@ -57,7 +57,8 @@ def _first_word(pool: Any, words: Any) -> int:
             pool[place] = _mixed(pool[place], word)
     word = pool[0] ^ np.uint64(0x8B51F9DD)
     word = (word * _low(np.uint64(0x8B51F9DD) * np.uint64(0x58F38DED))) & np.uint64(_WORD)
-    return np.int64(word ^ (word >> np.uint64(16)))
+    found: int = np.int64(word ^ (word >> np.uint64(16)))
+    return found
 
 
 @kernel

@@ -13,7 +13,6 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -21,8 +20,8 @@ import yaml
 from torch import Tensor
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.regular_file import read_given
 from leap_rl.networks.parameters import Layout
-from leap_rl.storage.safe_open import read_regular
 
 PREFIXES: Final = ("sb3:", "torch:")
 """Of the names of such files: `sb3:model.zip`, `torch:state.pt`; `@names=FILE` may follow."""
@@ -121,13 +120,9 @@ def take_over(name: str, layout: Layout, drawn: Tensor | None) -> TakenOver:
 
 def _read(path: str, largest: int) -> bytes:
     try:
-        data = read_regular(Path(path), largest + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"{path}: cannot be read: {reason}") from None
-    if len(data) > largest:
-        raise ValueError(f"{path}: is larger than {largest:,} bytes")
-    return data
+        return read_given(path, largest)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _member(path: str, data: bytes) -> bytes:

@@ -95,7 +95,7 @@ def calibrate(
     except KeyboardInterrupt:
         if interrupts.reason is StopReason.CLUSTER_LOST:
             raise ClusterLostError(f"{interrupts.lost}; the same command continues") from None
-        return (interrupts.reason or StopReason.INTERRUPTED).value
+        return int((interrupts.reason or StopReason.INTERRUPTED).value)
     say(
         f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "
         f"{shown(folder.file)}.\nNext:\n"
