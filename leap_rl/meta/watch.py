@@ -166,14 +166,15 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 @torch.no_grad()
 def flat_grad(tensors: Sequence[Tensor], counts: Sequence[bool]) -> Tensor:
     """Return the gradients of those that count as one vector [P]; zero where there is none."""
-    return torch.cat(
-        [
-            (tensor.grad if counted and tensor.grad is not None else torch.zeros_like(tensor))
-            .to_dense()
-            .reshape(-1)
-            for tensor, counted in zip(tensors, counts, strict=True)
-        ]
-    )
+    parts = []
+    for tensor, counted in zip(tensors, counts, strict=True):
+        grad = tensor.grad if counted else None
+        if grad is None:
+            grad = torch.zeros_like(tensor)
+        elif grad.layout is not torch.strided:  # of an embedding
+            grad = grad.to_dense()
+        parts.append(grad.reshape(-1))
+    return torch.cat(parts)
 
 
 def _stepped_by(optimizer: Optimizer, tensors: Sequence[Tensor]) -> list[bool]:

@@ -18,5 +18,7 @@ def test_it_prints_the_overhead_of_pairs(
     assert watch.main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["segments"] == segments
-    low, high = found["interval"]
-    assert low <= found["overhead_percent"] <= high
+    for name in ("overhead_percent", "within_hooks_percent"):
+        median, low, high = found[name]
+        assert low <= median <= high
+    assert 0 < found["within_hooks_percent"][0] < 100
