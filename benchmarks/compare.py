@@ -205,7 +205,8 @@ def compare(rows: list[Row], given: argparse.Namespace) -> str:
             *(f"| {' | '.join(line)} |" for line in lines),
             "",
             f"Agent steps/s{' of CPU time' if given.clock == 'cpu' else ''}, {given.processes} "
-            f"processes of {given.envs} environments; in brackets how many times a peer's rate ours is. {one['processor']}, {one['cores']} cores, "
+            f"processes of {given.envs} environments; in brackets how many times a peer's rate ours "
+            f"is. {one['processor']}, {one['cores']} cores, "
             f"{one['precision']}; {one['date']}. {note}.",
         ]
     )

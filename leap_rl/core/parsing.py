@@ -352,14 +352,11 @@ def _refuse_files(argv: Sequence[str], config: type[Any]) -> None:
 
     It would open whatever has that name.
     """
+    groups = _groups(cast(Any, config))
     for word, following in zip(argv, [*argv[1:], ""], strict=False):
         name, equals, value = word.removeprefix("--").partition("=")
         value = value if equals else following
-        if (
-            word.startswith("--")
-            and name in _groups(cast(Any, config))
-            and not value.strip().startswith("{")
-        ):
+        if word.startswith("--") and name in groups and not value.strip().startswith("{"):
             raise ValueError(f"{name} = {value}: must be a mapping of options")
 
 
