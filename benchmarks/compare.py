@@ -206,8 +206,8 @@ def compare(rows: list[Row], given: argparse.Namespace) -> str:
             *(f"| {' | '.join(line)} |" for line in lines),
             "",
             f"Agent steps/s{of_cpu}, {given.processes} processes of {given.envs} environments; in "
-            f"brackets how many times a peer's rate ours is. {one['processor']}, {one['cores']} cores, "
-            f"{one['precision']}; {one['date']}. {note}.",
+            f"brackets how many times a peer's rate ours is. {one['processor']}, {one['cores']} "
+            f"cores, {one['precision']}; {one['date']}. {note}.",
         ]
     )
 
