@@ -200,14 +200,14 @@ def compare(rows: list[Row], given: argparse.Namespace) -> str:
         f"{name}: {' '.join(f'{package} {number}' for package, number in versions.items())}"
         for name, versions in {"leap_rl": one["versions"], **seen}.items()
     )
+    of_cpu = " of CPU time" if given.clock == "cpu" else ""
     return "\n".join(
         [
             *(f"| {' | '.join(line)} |" for line in lines),
             "",
-            f"Agent steps/s{' of CPU time' if given.clock == 'cpu' else ''}, {given.processes} "
-            f"processes of {given.envs} environments; in brackets how many times a peer's rate ours "
-            f"is. {one['processor']}, {one['cores']} cores, "
-            f"{one['precision']}; {one['date']}. {note}.",
+            f"Agent steps/s{of_cpu}, {given.processes} processes of {given.envs} environments; in "
+            f"brackets how many times a peer's rate ours is. {one['processor']}, {one['cores']} "
+            f"cores, {one['precision']}; {one['date']}. {note}.",
         ]
     )
 

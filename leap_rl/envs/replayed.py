@@ -179,7 +179,7 @@ class ReplayedEnvs(RestorableEnvs):
         for action in actions:
             rewards, terminated, truncated = self._games.step(action[None], one)
             self._returns[one] += rewards
-            self._record(action, one)
+            self._record(action[None], one)
             if terminated[0] or truncated[0]:
                 return True
         return False
