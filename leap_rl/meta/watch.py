@@ -160,7 +160,7 @@ def watched(
 @torch.no_grad()
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Return a copy of the tensors as one vector [P]."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+    return torch.cat([tensor.ravel() for tensor in tensors])
 
 
 @torch.no_grad()
@@ -173,7 +173,7 @@ def flat_grad(tensors: Sequence[Tensor], counts: Sequence[bool]) -> Tensor:
             grad = torch.zeros_like(tensor)
         elif grad.layout is not torch.strided:  # of an embedding
             grad = grad.to_dense()
-        parts.append(grad.reshape(-1))
+        parts.append(grad.ravel())
     return torch.cat(parts)
 
 
