@@ -46,13 +46,11 @@ class Watch:
         self._in_round: set[int] = set()  # the optimizers that have stepped, or are about to
         self._active = True
         self._hooks = [
-            hook
+            optimizer.register_step_pre_hook(self._before(number))
             for number, optimizer in enumerate(optimizers)
-            for hook in (
-                optimizer.register_step_pre_hook(self._before(number)),
-                optimizer.register_step_post_hook(self._after),
-            )
         ]
+        if len(optimizers) > 1:
+            self._hooks += [each.register_step_post_hook(self._after) for each in optimizers]
 
     def finish(self, loss: Tensor | float | None = None, grad: Tensor | None = None) -> None:
         """End the watch, and the path at the parameters as they are now.
