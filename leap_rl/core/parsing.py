@@ -21,7 +21,6 @@ import jsonargparse
 import yaml
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.regular_file import read_given
 from leap_rl.core.urls import check_addresses
 
 jsonargparse.set_parsing_settings(
@@ -290,7 +289,7 @@ def _sources(option: str, argv: Sequence[str]) -> Iterator[tuple[str, str | None
             yield value, None
         elif name == "config":
             path = find(value)
-            text = _text_of(path)
+            text = plain_yaml.text_of(path)
             line = plain_yaml.lines(text).get(option)
             if line is not None:
                 set_to = flatten(plain_yaml.load(text)).get(option)
@@ -369,7 +368,7 @@ def _groups(config: type[Any]) -> Collection[str]:
 
 def _file_of(path: Path, config: type[Any]) -> str:
     """Return the path of a config's file, or its options without those that are left out."""
-    options, leaves_out = _checked(path), getattr(config, "leaves_out", ())
+    options, leaves_out = plain_yaml.options_in(path), getattr(config, "leaves_out", ())
     for group in sorted(_groups(cast(Any, config))):
         value: Any = options
         for name in group.split("."):
@@ -378,31 +377,6 @@ def _file_of(path: Path, config: type[Any]) -> str:
             raise ValueError(f"{group} = {value}: must be a mapping of options")
     kept = {name: value for name, value in options.items() if name not in leaves_out}
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
-
-
-def _checked(path: Path) -> Mapping[str, Any]:
-    """Return the options in a config's file; ValueError names the file and the line."""
-    options: Any = None
-    try:
-        options = plain_yaml.load(_text_of(path))
-        problem = None if isinstance(options, Mapping) else "must hold a mapping of options"
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
-    except UnicodeDecodeError:
-        problem = "is no text"
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
-        problem = f"{line}is no YAML: {error.problem}"
-    except yaml.YAMLError as error:
-        problem = str(error)
-    if problem is not None:
-        raise ValueError(f"config = {path}: {problem}")
-    loaded: Mapping[str, Any] = options
-    return loaded
-
-
-def _text_of(path: Path) -> str:
-    return read_given(path, 4 * plain_yaml.LARGEST).decode()
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from leap_rl.core.regular_file import read_given
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's C loader if there is one: ten times as fast. jsonargparse uses the same."""
@@ -100,3 +103,29 @@ def lines(text: str) -> dict[str, int]:
 def dump(document: Mapping[str, Any]) -> str:
     """Return the text of a mapping of plain values, in its order."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def text_of(path: Path) -> str:
+    """Return the text in a file that a user names; OSError, UnicodeDecodeError if it is none."""
+    return read_given(path, 4 * LARGEST).decode()
+
+
+def options_in(path: Path) -> Mapping[str, Any]:
+    """Return the options in a config's file; ValueError names the file and the line."""
+    options: Any = None
+    try:
+        options = load(text_of(path))
+        problem = None if isinstance(options, Mapping) else "must hold a mapping of options"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        problem = "is no text"
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        problem = f"{line}is no YAML: {error.problem}"
+    except yaml.YAMLError as error:
+        problem = str(error)
+    if problem is not None:
+        raise ValueError(f"config = {path}: {problem}")
+    loaded: Mapping[str, Any] = options
+    return loaded
