@@ -58,8 +58,8 @@ class RuntimeConfig:
 
     max_driver_restarts: int = 0
     """Watch over the driver from a process of its own, and resume the run when the driver is
-    killed, as for want of memory, or loses its Ray cluster, so many times at most. 0: a supervisor such as Kubernetes or
-    compose does so, or nobody."""
+    killed, as for want of memory, or loses its Ray cluster, so many times at most. 0: a supervisor
+    such as Kubernetes or compose does so, or nobody."""
 
     stop_after_s: float | None = None
     """Stop the run like Ctrl-C this many seconds after the command started, with exit status 75:
