@@ -95,7 +95,8 @@ def calibrate(
     except KeyboardInterrupt:
         if interrupts.reason is StopReason.CLUSTER_LOST:
             raise ClusterLostError(f"{interrupts.lost}; the same command continues") from None
-        return int((interrupts.reason or StopReason.INTERRUPTED).value)
+        status: int = (interrupts.reason or StopReason.INTERRUPTED).value
+        return status
     say(
         f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "
         f"{shown(folder.file)}.\nNext:\n"
