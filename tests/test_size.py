@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 35_029, "tests": 33_608, "benchmarks": 5_510}
+BUDGETS = {"leap_rl": 35_041, "tests": 33_608, "benchmarks": 5_512}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
-VectorEnvs of one's own, starts to choose among, shared trainers, the roofline, and the compiled passes of small
-networks with their peers."""
+VectorEnvs of one's own, starts to choose among, shared trainers, the roofline, and the compiled
+passes of small networks with their peers."""
 LONGEST = 430
 """Lines of a file in the package."""
 

@@ -86,8 +86,15 @@ class RMSProp:
         rates = torch.tensor(
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
-        vectors = (flat.vector, flat.grad, self.mean_square, flat.spare)
-        _step(*(vector.numpy() for vector in vectors), shared_size, rates, squares.numpy())
+        _step(
+            flat.vector.numpy(),
+            flat.grad.numpy(),
+            self.mean_square.numpy(),
+            flat.spare.numpy(),
+            shared_size,
+            rates,
+            squares.numpy(),
+        )
         shared, others = squares
         return shared.sum().item(), others.sum().item()
 
