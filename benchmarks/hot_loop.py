@@ -199,13 +199,10 @@ class PlainRMSProp(RMSProp):
         rates = torch.tensor(
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
-        _plain_rmsprop(
-            flat.vector.numpy(),
-            flat.grad.numpy(),
-            self.mean_square.numpy(),
-            flat.spare.numpy(),
-            rates,
+        theta, grad, mean_square, new_theta = (
+            vector.numpy() for vector in (flat.vector, flat.grad, self.mean_square, flat.spare)
         )
+        _plain_rmsprop(theta, grad, mean_square, new_theta, rates)
         return 0.0, 0.0
 
 

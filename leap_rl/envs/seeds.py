@@ -42,7 +42,7 @@ def _append(words: Any, count: int, number: int) -> int:
 
 
 @kernel
-def _first_word(pool: Any, words: Any) -> int:
+def _first_word(pool: Any, words: Any) -> Any:
     factor = np.uint64(0x43B0D7E5)
     for place in range(4):
         pool[place], factor = _hashed(words[place], factor)

@@ -69,7 +69,9 @@ class CompiledConvCpu(CompiledCpu):
         values: NDArray[Any],
     ) -> None:
         layers = (self._filters, self._bias, self._linear, self._start)
-        _forward(observations, *layers, self._heads, self._heads_bias, *kept, logits, values)
+        heads = (self._heads, self._heads_bias)
+        pixels, convolved, features = kept
+        _forward(observations, *layers, *heads, pixels, convolved, features, logits, values)
 
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         pixels, convolved, features = (part[: self._rows] for part in self._kept)

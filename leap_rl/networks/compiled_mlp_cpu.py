@@ -57,15 +57,20 @@ class CompiledMlpCpu(CompiledCpu):
         values: NDArray[Any],
     ) -> None:
         scale = np.float32(PIXEL_SCALE if observations.dtype == np.uint8 else 1.0)
-        heads = (self._heads, self._heads_bias)
-        _forward(observations, scale, *self._layers, *heads, *kept, logits, values)
+        weight1, bias1, weight2, bias2 = self._layers
+        layers = (weight1, bias1, weight2, bias2, self._heads, self._heads_bias)
+        inputs, hidden, features = kept
+        _forward(observations, scale, *layers, inputs, hidden, features, logits, values)
 
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
+        inputs, hidden, features = (part[: self._rows] for part in self._kept)
         _backward(
             self._flat.vector.numpy(),
             self._places,
             self._flat.grad.numpy(),
-            *(part[: self._rows] for part in self._kept),
+            inputs,
+            hidden,
+            features,
             logits_grad.contiguous().flatten(0, 1).numpy(),
             values_grad.contiguous().flatten().numpy(),
         )

@@ -21,7 +21,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,10 +83,9 @@ class RMSProp:
         flat = self._flat
         squares = torch.zeros((2, _LANES), dtype=torch.float64)
         # A float32 array, as numba takes a Python number for a float64.
-        rates = np.array(
-            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction],
-            dtype=np.float32,
-        )
+        rates = torch.tensor(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
+        ).numpy()
         _step(
             flat.vector.numpy(),
             flat.grad.numpy(),
