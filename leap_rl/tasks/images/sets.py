@@ -103,7 +103,7 @@ def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
             f"task.images.validation = {config.validation}: of the {count} training images of "
             f"{name!r} it leaves none to {what}; take a {share} share, or more images"
         )
-    mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(whole.images)
+    mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(whole.images[learned])
     training, validation, testing = (
         Labelled(part.images[places], part.labels[places])
         for part, places in (
