@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 34_301, "tests": 33_547, "benchmarks": 5_265}
+BUDGETS = {"leap_rl": 38_474, "tests": 37_109, "benchmarks": 6_211}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
-VectorEnvs of one's own, starts to choose among, shared trainers, the roofline, and cards that tell
-what is measured."""
+VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
+from other libraries and scripts, data sets of images, compiled passes of small networks, sums of
+all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured."""
 LONGEST = 430
 """Lines of a file in the package."""
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import MISSING, asdict, fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import getdoc
 from itertools import chain
@@ -21,6 +20,7 @@ import jsonargparse
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.core.parsing_errors import in_yaml, one_line
 from leap_rl.core.urls import check_addresses
 
 jsonargparse.set_parsing_settings(
@@ -28,20 +28,6 @@ jsonargparse.set_parsing_settings(
     # No option names a class, so that a stranger's config can make nothing be imported.
     import_path_denylist=["*"],
 )
-
-_OTHERS_WORDS: Final = {
-    "learning_rate": "lr",
-    "outer_lr": "meta_lr",
-    "ent_coef": "entropy_coefficient",
-    "vf_coef": "value_coefficient",
-    "n_envs": "num_envs",
-    "n_steps": "unroll_length",
-    "total_timesteps": "agent_steps",
-    "env": "games",
-    "envs": "games",
-    "env_id": "games",
-}
-"""What other libraries call an option, and its name here."""
 
 _load_yaml = jsonargparse.get_loader("yaml")
 
@@ -82,20 +68,6 @@ TRUST_IMPORTS: Final = "--trust_imports"
 """The word, of any command, without which no module is imported that a config names."""
 
 _FILES: Final = Path(__file__).parents[1] / "configs"
-
-_WORDS = {"None": "null", "True": "true", "False": "false"}
-"""Values as YAML spells them."""
-
-_TYPES = {
-    "<class 'int'>": "a whole number",
-    "<class 'float'>": "a number",
-    "<class 'bool'>": "true or false",
-    "<class 'str'>": "a text",
-    "<class 'list'>": "a list",
-    "<class 'tuple'>": "a list",
-    "<class 'dict'>": "a mapping",
-    "<class 'NoneType'>": "null",
-}
 
 
 def names() -> list[str]:
@@ -293,7 +265,7 @@ def _sources(option: str, argv: Sequence[str]) -> Iterator[tuple[str, str | None
             line = plain_yaml.lines(text).get(option)
             if line is not None:
                 set_to = flatten(plain_yaml.load(text)).get(option)
-                yield _value(set_to), f"config = {path}: line {line}"
+                yield in_yaml(set_to), f"config = {path}: line {line}"
 
 
 @contextmanager
@@ -302,7 +274,7 @@ def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
     try:
         yield
     except (ArgumentError, TypeError, ValueError, KeyError) as error:
-        raise ValueError(_one_line(str(error), parser)) from None
+        raise ValueError(one_line(str(error), parser)) from None
 
 
 def _check_types(options: jsonargparse.Namespace, parser: jsonargparse.ArgumentParser) -> None:
@@ -315,7 +287,7 @@ def _check_types(options: jsonargparse.Namespace, parser: jsonargparse.ArgumentP
     groups = {action.dest.rpartition(".")[0] for action in parser._actions} - {""}
     for group in sorted(groups):
         if group in options and not isinstance(options[group], jsonargparse.Namespace):
-            value = _value(options[group])
+            value = in_yaml(options[group])
             raise ValueError(f"{group} = {value}: must be a mapping of options")
     parser.validate(options, skip_unset=False)
 
@@ -377,59 +349,3 @@ def _file_of(path: Path, config: type[Any]) -> str:
             raise ValueError(f"{group} = {value}: must be a mapping of options")
     kept = {name: value for name, value in options.items() if name not in leaves_out}
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
-
-
-def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
-    if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
-        return f"{match[1]} = {_value(match[3])}: must be {_type_name(match[2])}"
-    if match := re.match(
-        r'Parser key "(.+?)":\s+Does not validate.+?Errors:(.+)Given value: (.*)',
-        message,
-        re.DOTALL,
-    ):
-        found = re.findall(r"- Expected an? (.+?)(\. Got value.*)?$", match[2], re.MULTILINE)
-        # Of a list that was given, what is found wrong is one of its values.
-        listed = match[3].startswith("[")
-        kinds = [
-            f"a list (each {_type_name(kind)})" if listed and value else _type_name(kind)
-            for kind, value in found
-        ]
-        return f"{match[1]} = {_value(match[3])}: must be {' or '.join(kinds)}"
-    if match := re.match(r"Parser key \"(.+?)\":\s+Unable to load config '(.*?)'", message):
-        return f"{match[1]} = {match[2]}: must be a mapping of options"
-    if match := re.match(r"Key must be a string, got: (.*)\.", message):
-        return f"{_value(match[1])}: no such option; the names of options are texts"
-    if match := re.match(r"Importing '(.+?)' is not allowed", message):
-        return f"class_path = {match[1]}: a config names options, never classes"
-    for pattern in (
-        r"Group '(?P<group>.+?)' does not accept option '(?P<name>.+?)'",
-        r"Option '(?P<name>.+?)' is not accepted",
-        r"No action for key \"(?P<name>.+?)\" to set its default",
-        r"unrecognized arguments: -*(?P<name>[^\s=]+)",
-    ):
-        if match := re.match(pattern, message):
-            parts = match.groupdict()
-            name = ".".join(part for part in (parts.get("group"), parts["name"]) if part)
-            return f"{name}: no such option{_suggestion(name, parser)} (--help lists all)"
-    return " ".join(message.split())
-
-
-def _value(value: object) -> str:
-    return _WORDS.get(str(value), str(value))
-
-
-def _type_name(kind: str) -> str:
-    if match := re.fullmatch(r"typing\.Literal\[(.+)\]", kind.strip()):
-        choices = [choice.strip().strip("'") for choice in match[1].split(",")]
-        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
-    return _TYPES.get(kind.strip(), kind.strip())
-
-
-def _suggestion(name: str, parser: jsonargparse.ArgumentParser) -> str:
-    known = [action.dest for action in parser._actions]
-    group, _, word = name.rpartition(".")
-    word = _OTHERS_WORDS.get(word, word)
-    meant = [one for one in known if one.rpartition(".")[2] == word]
-    close = get_close_matches(f"{group}.{word}", meant, n=1, cutoff=0.0)
-    close = close or get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

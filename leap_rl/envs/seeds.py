@@ -57,8 +57,7 @@ def _first_word(pool: Any, words: Any) -> Any:
             pool[place] = _mixed(pool[place], word)
     word = pool[0] ^ np.uint64(0x8B51F9DD)
     word = (word * _low(np.uint64(0x8B51F9DD) * np.uint64(0x58F38DED))) & np.uint64(_WORD)
-    found: int = np.int64(word ^ (word >> np.uint64(16)))
-    return found
+    return int(np.int64(word ^ (word >> np.uint64(16))))
 
 
 @kernel
