@@ -1,4 +1,4 @@
-"""What jsonargparse says of wrong options, in our words: one line, and the option that was meant."""
+"""What jsonargparse says of wrong options, in our words: a line, and the option that was meant."""
 
 from __future__ import annotations
 
