@@ -131,9 +131,9 @@ class AgentConfig:
     """Who learns. a2c: advantage actor-critic, for games (paper). rllib:PPO: RLlib's PPO, for
     games. sb3:PPO, sb3:A2C, sb3:DQN, sb3:SAC: stable-baselines3's, for games (an extra, sb3).
     classifier: gradient descent on images. gradient_descent: the same on quadratic bowls.
-    NAME: a learner that an installed package brings. package:Learner: one of your own, which needs
-    --trust_imports on the command line. auto, resolved when a run is made: a2c, or what fits
-    task.kind."""
+    NAME: a learner that an installed package brings. package:Learner: one of your own;
+    module:function: a script's own loop; both need --trust_imports on the command line. auto,
+    resolved when a run is made: a2c, or what fits task.kind."""
 
     encoder: str = "mnih2013"
     """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
@@ -239,7 +239,7 @@ class AgentConfig:
     played at a time; task.unroll_length has no effect."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of a learner of your own, such as '{"rate": 0.001}'."""
+    """Options of a learner of your own, or arguments of a loop, such as '{"rate": 0.001}'."""
 
     @property
     def encoder_spec(self) -> EncoderSpec:

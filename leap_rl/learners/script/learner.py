@@ -42,7 +42,7 @@ class Script(GameLearner):
     def __call__(self, spec: TaskSpec) -> Task:
         from leap_rl.learners.script.task import ScriptTask
 
-        return ScriptTask(self, spec)
+        return ScriptTask(self, spec, self.function())
 
     def function(self) -> FunctionType:
         """Return the function; ValueError if it does not take what it will be called with."""

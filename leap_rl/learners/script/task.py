@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import shorten
 from traceback import extract_tb
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.learners.script.learner import Script
+from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.script.report import CountedEnv, MisuseError, Report
 from leap_rl.learners.task import Observe, Progress, TaskSpec
 from leap_rl.learners.watched import SEEDS, WatchedTask
@@ -32,10 +33,10 @@ from leap_rl.networks.parameters import layout_of, load_parameters
 class ScriptTask(WatchedTask):
     """Learns one game by a script: `advance` lets it run from one optimizer step to the next."""
 
-    def __init__(self, learner: Script, spec: TaskSpec) -> None:
+    def __init__(self, learner: GameLearner, spec: TaskSpec, function: FunctionType) -> None:
         super().__init__(learner, spec)
         agent, shape = learner.agent_config, learner.observation_shape
-        self._learner, self._spec, self._function = learner, spec, learner.function()
+        self._learner, self._spec, self._function = learner, spec, function
         self._encoder = make_encoder(agent.encoder_spec, shape)
         if not hasattr(self._encoder, "features"):
             features: Any = features_of(agent.encoder_spec, self._encoder, shape)
