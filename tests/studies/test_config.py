@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
