@@ -46,13 +46,11 @@ class Watch:
         self._in_round: set[int] = set()  # the optimizers that have stepped, or are about to
         self._active = True
         self._hooks = [
-            hook
+            optimizer.register_step_pre_hook(self._before(number))
             for number, optimizer in enumerate(optimizers)
-            for hook in (
-                optimizer.register_step_pre_hook(self._before(number)),
-                optimizer.register_step_post_hook(self._after),
-            )
         ]
+        if len(optimizers) > 1:
+            self._hooks += [each.register_step_post_hook(self._after) for each in optimizers]
 
     def finish(self, loss: Tensor | float | None = None, grad: Tensor | None = None) -> None:
         """End the watch, and the path at the parameters as they are now.
@@ -160,7 +158,7 @@ def watched(
 @torch.no_grad()
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Return a copy of the tensors as one vector [P]."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+    return torch.cat([tensor.ravel() for tensor in tensors])
 
 
 @torch.no_grad()
@@ -173,7 +171,7 @@ def flat_grad(tensors: Sequence[Tensor], counts: Sequence[bool]) -> Tensor:
             grad = torch.zeros_like(tensor)
         elif grad.layout is not torch.strided:  # of an embedding
             grad = grad.to_dense()
-        parts.append(grad.reshape(-1))
+        parts.append(grad.ravel())
     return torch.cat(parts)
 
 

@@ -98,9 +98,9 @@ def take_over(name: str, layout: Layout, drawn: Tensor | None) -> TakenOver:
     left = tuple(leaf.name for leaf in layout.leaves if leaf.name not in fits)
     if not fits:
         raise ValueError(
-            f"has none of the tensors that are shared here ({', '.join(left[:3])}, ...), by name "
-            f"and shape; it has {', '.join(list(tensors)[:3])}, ...; @names=FILE gives them other "
-            "names, or take the agent.algorithm that made it"
+            f"has none of the tensors that are shared here ({', '.join(left)}), by name and shape; "
+            f"it has {', '.join(tensors)}; @names=FILE gives them other names, or take the "
+            "agent.algorithm that made it"
         )
     if left and drawn is None:
         raise ValueError(f"lacks {', '.join(left)}; leap-rl learn draws them at random")

@@ -147,6 +147,23 @@ def test_each_update_of_what_is_shared_is_seen(algorithm: str, share: str, encod
     assert not any(name.startswith(("q_net_target", "critic_target")) for name in named)
 
 
+@pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
+def test_what_follows_at_a_distance_starts_from_the_start_too(algorithm: str) -> None:
+    """SAC's critic has an encoder of its own, which starts as the actor's."""
+    learner = make(algorithm, encoder="mlp")
+    task = learner(TaskSpec(game=GAMES[algorithm], seed=5))
+    start = learner.random_initialization(1)
+    task.start(start)
+    saved = task.named_parameters()
+    task.close()
+    places = ("q_net", "q_net_target") if algorithm == "DQN" else ("actor", "critic")
+    if algorithm == "SAC":
+        places += ("critic_target",)
+    for place in places:
+        for name, part in learner.shared_layout().named(start).items():
+            assert torch.equal(saved[f"{place}.features_extractor.encoder.{name}"], part), place
+
+
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
 def test_a_task_is_a_function_of_its_seed(algorithm: str) -> None:
     learner = make(algorithm, normalize_observations=True)
