@@ -223,7 +223,7 @@ class AgentConfig:
     precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
     path's sums are float32. float32_compiled: float32 in compiled loops, for minatar and mlp on a
-    CPU; it is several times as fast on few environments and rounds otherwise. auto, resolved when a
+    CPU; it is a quarter faster on few environments and rounds otherwise. auto, resolved when a
     run is made: float32_compiled for these two on a CPU; bfloat16 for the encoders of screens on a
     CPU with the units for it (AMX or AVX512_BF16), where it is much faster; otherwise float32."""
 
