@@ -329,7 +329,6 @@ def test_the_studies_that_come_along_can_be(path: Path, monkeypatch: pytest.Monk
     assert len(set(totals.values())) == 1
 
 
-
 def test_a_list_that_is_given_twice_is_refused(refused: Refused) -> None:
     words = ["study", "--games", POLES[0], "--arms", "leap", "--games", POLES[1]]
     assert "--games: is given twice; give one list" in refused(*words)
