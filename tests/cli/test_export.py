@@ -35,14 +35,15 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
+AGENTS = ["--seeds", "2", "--random_agents", "3"]
+
 
 @pytest.fixture(scope="module")
 def folders(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of a run, an evaluation of it, and what was exported of both."""
     at = tmp_path_factory.mktemp("runs")
     shutil.copytree(trained, at / "run")
-    arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", "--seeds", "2"]
-    arguments += ["--random_agents", "3"]
+    arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", *AGENTS]
     assert main(["evaluate", *arguments, *LOCALLY, "--out", str(at / "evaluation")]) == 0
     evaluation = ["--evaluation", str(at / "evaluation")]
     assert main(["export", f"{at / 'run'}@1", "--out", str(at / "mine"), *evaluation]) == 0
@@ -102,7 +103,7 @@ def test_an_exported_folder_stands_for_its_run(folders: Path) -> None:
     assert found.options["agent"] == run.options["agent"] | settled
     evaluation = ["evaluate", "--init", str(folders / "mine"), "--games", "catch_dark"]
     again = folders / "again"
-    assert main([*evaluation, "--seeds", "2", *LOCALLY, "--out", str(again)]) == 0
+    assert main([*evaluation, *AGENTS, *LOCALLY, "--out", str(again)]) == 0
     curves = "curves/000000.parquet"
     assert (again / curves).read_bytes() == (folders / "evaluation" / curves).read_bytes()
 

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
+from tests.tasks.image_sets import write_idx
 from tests.tasks.omniglot_images import write_zip
 from tests.tracking import wandb_file
 
@@ -39,6 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_zip(folder / "images_background.zip", {"Latin": 20})
     omniglot = ["--task.kind", "omniglot", "--task.games", "all", "--task.data", str(folder)]
     omniglot += ["--task.omniglot.updates", "1", "--runtime.kind", "local"]
+    write_idx((sets := folder / "sets") / "digits")
     # Gradient descent with this rate diverges on some of the bowls.
     bowls = ["--task.kind", "quadratic", "--task.on_divergence", "drop_task", "--agent.lr", "1.36"]
     bowls += ["--task.num_envs", "1", "--task.unroll_length", "1", "--task.agent_steps", "1000"]
@@ -61,6 +63,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "learn_atari": ["learn", *atari, "--runtime.kind", "local"],
         "omniglot": ["train", *omniglot, "--meta.meta_steps", "1", "--meta.batch_size", "1"],
         "learn_omniglot": ["learn", *omniglot],
+        "learn_images": [
+            *["learn", "--task.kind", "images", "--task.data", str(sets), "--task.games", "digits"],
+            *["--task.images.updates", "2", "--runtime.kind", "local"],
+        ],
     }
     for name, argv in commands.items():
         assert main([*argv, "--run_dir", str(folder / name)]) == 0

@@ -9,6 +9,7 @@ ALLOWED = {
     "leap_rl",
     *("leap_rl.meta", "leap_rl.meta.config", "leap_rl.meta.gradient_path", "leap_rl.meta.leap"),
     *("leap_rl.meta.outer_step", "leap_rl.meta.relatives", "leap_rl.meta.vectors"),
+    "leap_rl.meta.watch",
 }
 
 

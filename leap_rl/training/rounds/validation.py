@@ -73,7 +73,8 @@ class ValidationState:
         if "validation" not in state:
             return cls()
         found = dataclass_from_json(cls, state["validation"])
-        if not isinstance(found.baseline, dict) or found.best is None:
+        judged = found.best is not None
+        if not isinstance(found.baseline, dict) or judged == (found.best_gain == -math.inf):
             raise TypeError("its validation is none")
         if not all(isinstance(agents, Mapping) for agents in found.baseline.values()):
             raise ValueError("its validation is of an earlier leap_rl, which measured otherwise")
