@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 34_653, "tests": 34_371, "benchmarks": 5_249}
+BUDGETS = {"leap_rl": 34_656, "tests": 34_380, "benchmarks": 5_249}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers and the roofline; and for what
