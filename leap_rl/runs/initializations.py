@@ -22,6 +22,7 @@ from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS
 from leap_rl.sharing.foreign import is_foreign, take_over
 from leap_rl.sharing.initialization import read_initialization
+from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
 
@@ -285,6 +286,8 @@ def _check(run: LoadedRun, number: int) -> Training:
     run.folder.refuse_foreign(state, run.header.fingerprint)
     run.folder.read_file(INITIALIZATION, state)
     games = run.config.task.resolved_games if number else ()
+    if "agent_steps" not in state:
+        raise RunFolderError(f"{run.folder.checkpoint(number)}: is of no meta-training run")
     return Training(agent_steps=state["agent_steps"], games=games)
 
 

@@ -208,6 +208,14 @@ def test_a_state_that_lies_consistently_is_one_line(
     assert len(line) < 500
 
 
+def test_a_state_without_agent_steps_starts_nothing(run: Path, refused: Refused) -> None:
+    files, state = RunFolder(run).read_checkpoint(2)
+    kept = {key: state[key] for key in ("fingerprint", "rows", "slots")}
+    RunFolder(run).write_checkpoint(2, files, kept)
+    line = refused("export", run, "--out", run.with_name("shared"))
+    assert "checkpoints/000002: is of no meta-training run" in line
+
+
 FLOOD = b"[" * 100_000
 
 

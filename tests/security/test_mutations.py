@@ -141,7 +141,7 @@ def seal(run: Path, path: Path, content: bytes) -> None:
                 state[SEALED][path.relative_to(run).as_posix()] = digest
             else:
                 continue
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
         del state[CHECKSUM]
         state_file.write_text(json.dumps({**state, CHECKSUM: checksum(state)}))
@@ -177,6 +177,8 @@ def check(
         lines = said.err.splitlines()
         if status == EXIT_USAGE:
             assert [line[:9] for line in lines if line.startswith("leap-rl: ")], what
+        elif status == EXIT_FAILED and command[0] == "resume":
+            assert "the task's snapshot cannot be resumed from" in lines[-1], what
         elif command[0] != "verify":
             assert status == 0, what
 
