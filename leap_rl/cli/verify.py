@@ -98,7 +98,8 @@ def _checkpoints(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[
             states[number] = folder.read_state(number)
             if not folder.is_thinned_out(number):
                 folder.read_checkpoint(number)
-            elif number in (first, latest, best):
+            # Evaluations of random starts alone have no parameters.
+            elif number in (first, latest, best) and states[number]["sha256"]:
                 yield f"{folder.checkpoint(number)}: its parameters are missing"
             if states[number].get("fingerprint", run.header.fingerprint) != run.header.fingerprint:
                 yield f"{folder.checkpoint(number)}: belongs to another run"
