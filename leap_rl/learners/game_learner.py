@@ -33,6 +33,8 @@ class GameLearner(Learner):
         "normalize_observations",
     )
     shares_encoder = True
+    shares_convolutions: ClassVar[bool] = True
+    """Whether its agents can share an encoder but for its linear layer."""
     plays_own_vectors: ClassVar[bool] = True
     """Whether it plays a user's own `VectorEnv`, which is stepped whole. Otherwise its environments
     are those of `envs.single`."""
@@ -43,6 +45,11 @@ class GameLearner(Learner):
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
         super().check(task, agent, env_processes)
         assert isinstance(task.suite, GameSuite), "refused"
+        if agent.share == "convolutions" and not cls.shares_convolutions:
+            raise ValueError(
+                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
+                "take encoder, or agent"
+            )
         if not cls.plays_own_vectors and task.suite.life_loss_ends(task):
             raise ValueError(
                 f"task.atari.life_loss_ends = true: agent.algorithm = {cls.name} takes the loss of "
@@ -101,11 +108,7 @@ class GameLearner(Learner):
         from leap_rl.learners.hardware import with_source
 
         self._check_own_vectors()
-        if not self.continuous_actions and self.suite.continuous_actions(self.task):
-            raise ValueError(
-                f"agent.algorithm = {self.name}: learns discrete actions, and some of task.games = "
-                f"{', '.join(self.task.resolved_games)} have continuous ones; take a2c or rllib:PPO"
-            )
+        self._check_actions()
         if self.agent.share == "agent":
             self._common_actions()
         return with_source(self.agent_config)
@@ -139,6 +142,20 @@ class GameLearner(Learner):
             network.draw_heads(draws, gains, log_std=log_std)
         flat = flatten_parameters(module)
         return flat.vector[: shared_part(flat.layout, share).size].clone()
+
+    def _check_actions(self) -> None:
+        """Raise ValueError where it does not learn the actions of some game."""
+        games, name = ", ".join(self.task.resolved_games), self.name
+        if not self.continuous_actions and self.suite.continuous_actions(self.task):
+            raise ValueError(
+                f"agent.algorithm = {name}: learns discrete actions, and some of task.games = "
+                f"{games} have continuous ones; take a2c or rllib:PPO"
+            )
+        if not self.discrete_actions and self.suite.discrete_actions(self.task):
+            raise ValueError(
+                f"agent.algorithm = {name}: learns continuous actions, and some of task.games = "
+                f"{games} have discrete ones; take sb3:PPO or sb3:DQN"
+            )
 
     def _check_own_vectors(self) -> None:
         """Raise ValueError for a user's own `VectorEnv` that cannot be played so."""

@@ -61,6 +61,8 @@ class Learner(ABC):
     at a task's end, with the gradient."""
     continuous_actions: ClassVar[bool] = True
     """Whether it learns games whose actions are continuous."""
+    discrete_actions: ClassVar[bool] = True
+    """Whether it learns games whose actions are discrete."""
     spreads_environments: ClassVar[bool] = False
     """Whether `runtime.env_processes` spreads its environments over processes."""
     plain_descent: ClassVar[bool] = False

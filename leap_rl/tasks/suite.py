@@ -140,6 +140,10 @@ class GameSuite(Suite):
         """Return whether some game's actions are continuous."""
         return any(self.action_space(task, game).continuous for game in task.resolved_games)
 
+    def discrete_actions(self, task: TaskOptions) -> bool:
+        """Return whether some game's actions are discrete."""
+        return not all(self.action_space(task, game).continuous for game in task.resolved_games)
+
     def common_actions(self, task: TaskOptions, *, option: str, instead: str) -> ActionSpace:
         """Return the actions of all games; ValueError, which names both options, if they differ."""
         games: dict[ActionSpace, list[str]] = {}

@@ -29,15 +29,11 @@ class PPO(GameLearner):
     )
     carries_over = False
     plays_own_vectors = False
+    shares_convolutions = False
 
     @classmethod
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
         super().check(task, agent, env_processes)
-        if agent.share == "convolutions":
-            raise ValueError(
-                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
-                "take encoder, or agent"
-            )
         batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
         if size != "auto" and task.is_sized and size > batch:
             raise ValueError(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from leap_rl.learners.config import LIBRARYS_OWN, AgentConfig
 from leap_rl.learners.game_learner import GameLearner
-from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import ActionSpace
 
 if TYPE_CHECKING:
@@ -33,18 +31,8 @@ class SB3(GameLearner):
     restorable = False
     carries_over = False
     plays_own_vectors = False
+    shares_convolutions = False
     repeats_batches = False
-    discrete_actions: ClassVar[bool] = True
-    """Whether it learns games whose actions are discrete."""
-
-    @classmethod
-    def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        super().check(task, agent, env_processes)
-        if agent.share == "convolutions":
-            raise ValueError(
-                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
-                "take encoder, or agent"
-            )
 
     def fitting(self, agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
         if agent.encoder == AgentConfig().encoder:
@@ -58,8 +46,6 @@ class SB3(GameLearner):
         from leap_rl.learners.sb3.model import arguments_of, batch_of
 
         agent = super().resolved_agent()
-        if not self.discrete_actions:
-            self._refuse_discrete()
         arguments_of(self)
         each, of = batch_of(self)
         if rest := self.task.agent_steps % each:
@@ -100,14 +86,6 @@ class SB3(GameLearner):
         if self.agent.share == "agent":
             return self._common_actions()
         return self.suite.action_space(self.task, self.task.resolved_games[0])
-
-    def _refuse_discrete(self) -> None:
-        games: Sequence[str] = self.task.resolved_games
-        if not all(self.suite.action_space(self.task, game).continuous for game in games):
-            raise ValueError(
-                f"agent.algorithm = {self.name}: learns continuous actions, and some of task.games "
-                f"= {', '.join(games)} have discrete ones; take sb3:PPO or sb3:DQN"
-            )
 
 
 class PPO(SB3):
