@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from leap_rl.core import plain_json
+from leap_rl.storage.dataclass_from_json import is_count
 
 _METADATA = "leap_rl"
 """The metadata's only key: safetensors writes several in any order."""
@@ -123,13 +124,13 @@ def _is_whole(state: Mapping[str, Any]) -> bool:
         _are_digests(state.get("sha256"))
         and _are_digests(state.get("sealed", {}))
         and isinstance(state.get("fingerprint", ""), str)
-        and _is_count(state.get("agent_steps", 0))
+        and is_count(state.get("agent_steps", 0))
         and isinstance(rows, list)
         and all(isinstance(row, dict) and _is_row(row) for row in rows)
         and isinstance(slots, list)
         and all(isinstance(slot, dict) and _is_slot(slot) for slot in slots)
         and isinstance(carried, dict)
-        and all(_is_count(number) and number < state["number"] for number in carried.values())
+        and all(is_count(number) and number < state["number"] for number in carried.values())
     )
 
 
@@ -139,16 +140,12 @@ def _are_digests(value: object) -> bool:
     )
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _LARGEST
-
-
 def _is_slot(slot: Mapping[str, Any]) -> bool:
     return (
         isinstance(slot.get("game"), str)
-        and _is_count(slot.get("attempt"))
+        and is_count(slot.get("attempt"))
         and slot["attempt"] >= 1
-        and _is_count(slot.get("restarts", 0))
+        and is_count(slot.get("restarts", 0))
         and isinstance(slot.get("dropped", ""), str)
         and isinstance(slot.get("trainer", ""), str)
         and isinstance(slot.get("processor", ""), str)

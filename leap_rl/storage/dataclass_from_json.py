@@ -13,7 +13,8 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number of at least 0, which an int64 holds."""
     return type(value) is int and 0 <= value < 2**63
 
 
@@ -22,15 +23,15 @@ def _are_numbers(value: object) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "int": _is_count,
-    "int | None": lambda value: value is None or _is_count(value),
+    "int": is_count,
+    "int | None": lambda value: value is None or is_count(value),
     "float": _is_number,
     "float | None": lambda value: value is None or _is_number(value),
     "str": lambda value: isinstance(value, str),
     "str | None": lambda value: value is None or isinstance(value, str),
     "Mapping[str, float]": _are_numbers,
     "Mapping[str, Any]": lambda value: isinstance(value, dict),
-    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(_is_count, value)),
+    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(is_count, value)),
     "tuple[str, ...]": lambda value: (
         isinstance(value, tuple) and all(isinstance(one, str) for one in value)
     ),

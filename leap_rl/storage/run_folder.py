@@ -209,10 +209,7 @@ class RunFolder(LockedFolder):
     def read_file(self, name: str, state: Mapping[str, Any]) -> bytes:
         """Return a file of the checkpoint with this state, its checksum verified."""
         path = self.checkpoint(state["number"]) / name
-        data = _read(path)
-        if hashlib.sha256(data).hexdigest() != state["sha256"].get(name):
-            raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
-        return data
+        return _read_sealed(path, state["sha256"].get(name, ""))
 
     def rows(self) -> list[dict[str, float | int]]:
         """Return the rows that the run has logged, or will when it is resumed.
@@ -231,10 +228,9 @@ class RunFolder(LockedFolder):
 
         States that an older leap_rl wrote have no checksums of these.
         """
-        data, expected = _read(path), state.get(SEALED, {}).get(self.name_of(path))
-        if expected is not None and hashlib.sha256(data).hexdigest() != expected:
-            raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
-        return data
+        sealed = state.get(SEALED, {})
+        name = self.name_of(path)
+        return _read_sealed(path, sealed[name]) if name in sealed else _read(path)
 
     def thin_out(self, keep: int) -> None:
         """Remove all parameters except those of the ``keep`` newest, first and best checkpoints."""
@@ -270,6 +266,13 @@ class RunFolder(LockedFolder):
 
     def agent(self, slot: int, game: str) -> Path:
         return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
+
+
+def _read_sealed(path: Path, sha256: str) -> bytes:
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
+    return data
 
 
 def _read(path: Path, largest: int = LARGEST) -> bytes:
