@@ -130,7 +130,7 @@ class RunProcess:
         with suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(json.dumps({"events": inlet, "request": asdict(request)}).encode())
         self.has_ended_by_itself = False
-        """Whether it has said so; if not, something has ended it."""
+        """Whether the process told its own end; otherwise something killed it."""
         self._events: queue.Queue[Event | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

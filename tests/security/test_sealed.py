@@ -213,7 +213,7 @@ def check_flips(
     files = [f for f in sorted(path.rglob("*")) if f.is_file() and f.name not in left_out]
     counts = {"told": 0, "changes nothing that is read": 0}
     copy = Path(shutil.copytree(path, out))
-    assert main(["verify", str(copy)]) == 0, "nothing is told of what is whole"
+    assert main(["verify", str(copy)]) == 0, "verify finds nothing in a whole folder"
     whole = read(copy)
     for _ in range(flips):
         file = copy / draw.choice(files).relative_to(path)

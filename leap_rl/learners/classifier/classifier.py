@@ -31,7 +31,7 @@ FEATURES = 4 * FILTERS
 
 
 class Network(nn.Module):
-    """What can be learned: an `encoder`, and a `head` that comes after it."""
+    """A network to train: an `encoder`, and the `head` on top of it."""
 
     encoder: nn.Module
     head: nn.Linear
