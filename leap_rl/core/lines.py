@@ -32,6 +32,11 @@ def printable(text: str) -> str:
     )
 
 
+def in_a_line(error: BaseException) -> str:
+    """Return an error's type and text, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def shortened(text: str) -> str:
     """Return a text with the middle of words of more than `LONGEST_WORD` characters left out."""
     return _LONG_WORD.sub(lambda found: f"{found[0][:_HEAD]}...{found[0][-_TAIL:]}", text)

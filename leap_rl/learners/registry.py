@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import isfunction
 from typing import Any, Final
 
+from leap_rl.core.lines import in_a_line
 from leap_rl.learners.a2c.learner import A2C
 from leap_rl.learners.classifier.learner import Classifier
 from leap_rl.learners.config import LIBRARYS_OWN, AgentConfig, is_own_learner
@@ -133,5 +134,5 @@ def _checked(algorithm: str, found: object) -> type[Learner]:
 
 
 def _cannot_load(algorithm: str, what: str, error: Exception) -> ValueError:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    reason = in_a_line(error)
     return ValueError(f"agent.algorithm = {algorithm}: cannot load {what}: {reason}")

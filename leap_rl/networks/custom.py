@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from leap_rl.core.lines import in_a_line
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -93,7 +95,7 @@ def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 
         try:
             module = make(observation_shape, **spec.arguments)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = in_a_line(error)
             raise ValueError(
                 f"agent.encoder = {spec.name}: cannot be built for observations of shape "
                 f"{list(observation_shape)} with agent.encoder_arguments = "
@@ -163,7 +165,7 @@ def _width_of(module: nn.Module, observation_shape: tuple[int, ...]) -> int:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             first, second = (module(observations.clone()) for _ in range(2))
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = in_a_line(error)
         raise ValueError(
             f"does not take {'uint8' if is_image else 'float32'} observations "
             f"{[2, *observation_shape]}, as the environments give them: {reason}"
@@ -185,7 +187,7 @@ def _import(name: str) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), attribute)
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = in_a_line(error)
         raise ValueError(
             f"agent.encoder = {name}: cannot be imported ({reason}); install the module, or put it "
             "on PYTHONPATH, of every trainer too"

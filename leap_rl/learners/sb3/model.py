@@ -16,6 +16,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
+from leap_rl.core.lines import in_a_line
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
@@ -141,7 +142,7 @@ def make_policy(learner: GameLearner, actions: ActionSpace, *, seed: int) -> Any
                 observed, acts, lambda _: 1e-3, **kwargs
             )
         except (TypeError, AssertionError, AttributeError, ValueError) as error:
-            raise ValueError(f"agent.sb3: {learner.name} cannot be made: {_line(error)}") from None
+            raise _cannot_be_made(learner, error) from None
         load_shared(learner, policy, _drawn(learner, policy, seed=seed))
     return policy
 
@@ -161,7 +162,7 @@ def make_model(learner: GameLearner, envs: Any, *, seed: int) -> Any:
         try:
             return make(policy_name(learner), envs, seed=seed, device="cpu", **arguments)
         except (TypeError, AssertionError, AttributeError, ValueError) as error:
-            raise ValueError(f"agent.sb3: {learner.name} cannot be made: {_line(error)}") from None
+            raise _cannot_be_made(learner, error) from None
 
 
 def policy_name(learner: GameLearner) -> str:
@@ -262,5 +263,5 @@ def _channels_first(shape: tuple[int, ...]) -> bool:
     return int(np.argmin(shape)) == 0
 
 
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+def _cannot_be_made(learner: GameLearner, error: Exception) -> ValueError:
+    return ValueError(f"agent.sb3: {learner.name} cannot be made: {in_a_line(error)[:300]}")

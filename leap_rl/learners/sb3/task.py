@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import Tensor
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.lines import in_a_line
 from leap_rl.envs.normalized import STATISTICS
 from leap_rl.envs.single import SingleEnv
 from leap_rl.learners.game_learner import GameLearner
@@ -72,7 +73,7 @@ class SB3Task(WatchedTask):
         except NonFiniteError:
             raise
         except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            said = in_a_line(error)[:300]
             if not all(bool(each.isfinite().all()) for each in self._model.policy.parameters()):
                 raise NonFiniteError(f"{self._name}: {said}") from error
             raise RunFailedError(f"agent.algorithm = {self._name}: raises {said}") from error
@@ -160,8 +161,8 @@ class _Report(BaseCallback):  # type: ignore[misc]
 def last_loss() -> Iterator[Any]:
     """Yield a function that returns what was last descended: the last `Tensor.backward`'s, 0-d.
 
-    The library keeps its losses to itself. It computes each by `loss.backward()` before the step of
-    an optimizer, and no hook of torch is told of which tensor it was.
+    The library does not tell its losses. It calls `loss.backward()` before each step of an
+    optimizer, and no hook of torch receives that tensor.
     """
     backward: Any = Tensor.backward
     last: list[Tensor] = []

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.lines import in_a_line
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.script.report import CountedEnv, MisuseError, Report
@@ -163,4 +164,4 @@ class ScriptTask(WatchedTask):
         own = self._function.__code__.co_filename
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == own]
         where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
-        return shorten(f"raises {type(error).__name__}: {error}", 300) + where
+        return shorten(f"raises {in_a_line(error)}", 300) + where
