@@ -55,6 +55,14 @@ def without_plots() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def coarse_plots() -> Iterator[None]:
+    """Draw plots of few pixels, which take most of their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("leap_rl.evaluation.plots.DPI", 30)
+        yield
+
+
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs a command that is refused, and returns the one line that is all it says."""

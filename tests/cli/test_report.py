@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.evaluation import comparison, plots
+from leap_rl.evaluation import comparison
 from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
@@ -22,13 +21,7 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from tests.commands import CATCH, LOCALLY, Refused, parsed
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _coarse() -> Iterator[None]:
-    """Pixels take most of a plot's time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "DPI", 30)
-        yield
+pytestmark = pytest.mark.usefixtures("coarse_plots")
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,9 @@ from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.images.data import read_omniglot
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.runtime.local import LocalClient
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.commands import Refused
-from tests.end_to_end.whole_runs import initializations
+from tests.end_to_end.whole_runs import OFTEN, initializations, stopped_within
 from tests.tasks.omniglot_images import write_zip
 
 ALPHABETS = {"Greek": 20, "Korean": 20, "Latin": 20}
@@ -84,23 +83,13 @@ def test_its_rows_are_errors_and_no_returns(trained: tuple[list[str], Path]) -> 
 
 
 def test_it_stops_and_is_resumed_to_the_same_bits(
-    trained: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[list[str], Path], tmp_path: Path
 ) -> None:
     """Stopped within a task of the second meta-step, from a snapshot of every update."""
     argv, run = trained
     copy = tmp_path / "run"
-    due, calls = LocalClient.due, []
-
-    def stop(client: LocalClient, *, restorable: bool) -> object:
-        calls.append(1)
-        if len(calls) == 9:
-            raise KeyboardInterrupt
-        return due(client, restorable=restorable)
-
-    monkeypatch.setattr(LocalClient, "due", stop)
-    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
-    assert main(["train", *argv, *LOCALLY, *often, "--run_dir", str(copy)]) == 130
-    monkeypatch.undo()
+    with stopped_within(9):
+        assert main(["train", *argv, *LOCALLY, *OFTEN, "--run_dir", str(copy)]) == 130
     assert RunFolder(copy).latest() == 1
     assert list((copy / "slots").rglob("*.snapshot"))
     assert main(["resume", str(copy)]) == 0

@@ -43,6 +43,26 @@ def stopped_after(tasks: int) -> Iterator[None]:
         yield
 
 
+OFTEN = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
+"""A stream, and a snapshot with it, after each update."""
+
+
+@contextmanager
+def stopped_within(looks: int) -> Iterator[None]:
+    """Stop the local run in this context at its `looks`-th look whether a stream is due."""
+    due, calls = LocalClient.due, []
+
+    def stop(client: LocalClient, *, restorable: bool) -> object:
+        calls.append(1)
+        if len(calls) == looks:
+            raise KeyboardInterrupt
+        return due(client, restorable=restorable)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalClient, "due", stop)
+        yield
+
+
 def train_with_stops(run: Path, options: Sequence[str], *resuming: str) -> set[tuple[int, int]]:
     """Train, stop once in the middle of each task, and resume until it is done.
 
@@ -65,10 +85,9 @@ def train_with_stops(run: Path, options: Sequence[str], *resuming: str) -> set[t
             raise KeyboardInterrupt
         return answer
 
-    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ParameterServer, "stream", stop)
-        argv = ["train", *options, *often, "--run_dir", str(run)]
+        argv = ["train", *options, *OFTEN, "--run_dir", str(run)]
         while (status := main(argv)) == EXIT_INTERRUPTED:
             argv = ["resume", str(run), *resuming]
     assert status == 0

@@ -19,9 +19,8 @@ from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import ImagesConfig
 from leap_rl.tasks.images.formats import Labelled
-from leap_rl.training.runtime.local import LocalClient
 from tests.commands import LOCALLY, Refused
-from tests.end_to_end.whole_runs import initializations
+from tests.end_to_end.whole_runs import OFTEN, initializations, stopped_within
 from tests.tasks.image_sets import write_idx
 
 FEW = ImagesConfig(updates=6, batch_size=8, validation=0.2)
@@ -161,24 +160,13 @@ def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned
     method: str,
     data: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     argv = options(data, "--meta.method", method, "--meta.optimizer", "auto", "--meta.meta_lr", "1")
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     assert main(["train", *argv, "--run_dir", str(whole)]) == 0
-    due, calls = LocalClient.due, []
-
-    def stop(client: LocalClient, *, restorable: bool) -> object:
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return due(client, restorable=restorable)
-
-    monkeypatch.setattr(LocalClient, "due", stop)
-    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
-    assert main(["train", *argv, *often, "--run_dir", str(torn)]) == 130
-    monkeypatch.undo()
+    with stopped_within(5):
+        assert main(["train", *argv, *OFTEN, "--run_dir", str(torn)]) == 130
     assert main(["resume", str(torn)]) == 0
     assert initializations(torn) == initializations(whole)
     assert len(set(initializations(whole))) == 3

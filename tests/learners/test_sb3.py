@@ -20,15 +20,15 @@ from leap_rl.cli.study import take_out
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
-from leap_rl.learners.task import Progress, TaskSpec
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap, NonFiniteError
-from leap_rl.meta.gradient_path import Point
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 from tests.commands import LOCALLY, Refused, start
 from tests.end_to_end.whole_runs import initializations
+from tests.learners.whole_task import learned
 from tests.studies.test_config import words_of
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
@@ -56,20 +56,6 @@ def make(algorithm: str, *, games: tuple[str, ...] = (), **agent: Any) -> Learne
     )
     given = {"sb3": ARGUMENTS[algorithm], **agent}
     return make_learner(task=task, agent=AgentConfig(algorithm=f"sb3:{algorithm}", **given))
-
-
-def learned(learner: Learner, *, seed: int = 5) -> tuple[Any, list[Point], list[Progress]]:
-    """Learn a task; return it, its points, and what each call did."""
-    task = learner(TaskSpec(game=learner.task.resolved_games[0], seed=seed))
-    points: list[Point] = []
-    progress: list[Progress] = []
-    task.start(learner.random_initialization(1))
-    try:
-        while not task.done:
-            progress.append(task.advance(points.append))
-    finally:
-        task.close()
-    return task, points, progress
 
 
 def by_the_library_alone(learner: Any, seed: int) -> dict[str, Tensor]:

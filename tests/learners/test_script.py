@@ -22,9 +22,8 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
-from leap_rl.learners.task import Progress, TaskSpec
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap, NoMethod, NonFiniteError
-from leap_rl.meta.gradient_path import Point
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
@@ -32,6 +31,7 @@ from leap_rl.tracking.live import read_live
 from tests.commands import LOCALLY, QUIET, Refused, start, wait_until
 from tests.end_to_end.whole_runs import initializations, stopped_after
 from tests.learners import loops
+from tests.learners.whole_task import learned
 from tests.training.test_runtime_ray import children
 
 ROOT = Path(__file__).parents[2]
@@ -50,20 +50,6 @@ def make(name: str = "learn", *, games: tuple[str, ...] = (GAME,), **agent: Any)
     )
     given = {"encoder": f"{loops.MODULE}:odd", **agent}
     return make_learner(task=task, agent=AgentConfig(algorithm=f"{loops.MODULE}:{name}", **given))
-
-
-def learned(learner: Learner, *, seed: int = 5, game: str = GAME) -> tuple[Any, list[Any], Any]:
-    """Learn a task; return it, its points, and what each call did."""
-    task = learner(TaskSpec(game=game, seed=seed))
-    points: list[Point] = []
-    progress: list[Progress] = []
-    task.start(learner.random_initialization(1))
-    try:
-        while not task.done:
-            progress.append(task.advance(points.append))
-    finally:
-        task.close()
-    return task, points, progress
 
 
 def test_each_update_is_seen_at_its_place_in_the_vector() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, main
-from leap_rl.evaluation import plots
 from leap_rl.evaluation.meta_run import closed_slots
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
@@ -30,13 +29,7 @@ from tests.commands import CATCH, LOCALLY, META, Refused
 
 STUDY = {"games": ["CartPole-v1"], "held_out": ["leap_rl/CartPole-v1@gravity=20.0"]}
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _coarse() -> Iterator[None]:
-    """Pixels take most of a plot's time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "DPI", 30)
-        yield
+pytestmark = pytest.mark.usefixtures("coarse_plots")
 
 
 @pytest.fixture(scope="module")
