@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from atari_vector_env_step import make_envs
 from common import Step, measure, options, report
+from sb3_updates import updates_of
 from stable_baselines3 import A2C
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
@@ -97,13 +97,6 @@ def _channels_first(observations: np.ndarray) -> np.ndarray:
     return observations[:, 0].transpose(0, 3, 1, 2)
 
 
-class Nothing(BaseCallback):
-    """A callback that does nothing."""
-
-    def _on_step(self) -> bool:
-        return True
-
-
 def make_step(given: argparse.Namespace, index: int) -> Step:
     """Return an update: a rollout and a step of the optimizer, as `A2C.learn` does them."""
     torch.set_num_threads(1)
@@ -125,14 +118,7 @@ def make_step(given: argparse.Namespace, index: int) -> Step:
             "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-4},
         },
     )
-    _, callback = model._setup_learn(10**12, Nothing())
-
-    def step() -> int:
-        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=UNROLL)
-        model.train()
-        return given.envs * UNROLL
-
-    return step
+    return updates_of(model)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from common import Step, measure, options, report
+from sb3_updates import updates_of
 from stable_baselines3 import A2C
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
@@ -39,13 +39,6 @@ class Features(BaseFeaturesExtractor):
         return self.encoder(observations)
 
 
-class Nothing(BaseCallback):
-    """A callback that does nothing."""
-
-    def _on_step(self) -> bool:
-        return True
-
-
 def make_step(given: argparse.Namespace, index: int) -> Step:
     """Return an update: a rollout and a step of the optimizer, as `A2C.learn` does them."""
     torch.set_num_threads(1)
@@ -70,16 +63,7 @@ def make_step(given: argparse.Namespace, index: int) -> Step:
         seed=index,
         device="cpu",
     )
-    _, callback = model._setup_learn(10**12, Nothing())
-
-    def step() -> int:
-        model.collect_rollouts(
-            model.env, callback, model.rollout_buffer, n_rollout_steps=config.unroll
-        )
-        model.train()
-        return given.envs * config.unroll
-
-    return step
+    return updates_of(model)
 
 
 if __name__ == "__main__":
