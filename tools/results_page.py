@@ -3,8 +3,9 @@
     .venv/bin/python tools/results_page.py runs/sides --name minatar_sides
 
 The page has the question, the command, the answer, two figures and every table of the study's own
-page; beside it lie `estimates.json` and each table as a CSV. It reads the files that
-`leap-rl study RUN --report` wrote, and computes nothing.
+page; beside it lie `estimates.json` and each table as a CSV. `docs/results/distance.svg` is drawn
+again from the studies that are there. It reads the files that `leap-rl study RUN --report` wrote,
+and computes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from leap_rl.evaluation.plots import IntervalPanel, draw
+from leap_rl.evaluation.statistics import IntervalEstimate
 
 RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
 
@@ -23,6 +27,20 @@ FIGURES: Final = {
     "saved": "Agent steps saved by each arm in each member, with 95 % intervals",
     "curves": "Mean return by agent steps, and the level at half of the random agents' gain",
 }
+
+DISTANCES: Final = {
+    "the same games": ("minatar_left_out", "seen"),
+    "mirror images of what was seen": ("minatar_sides", "all"),
+    "an unseen turn of the screen": ("minatar_turn", "all"),
+    "an unseen gravity, and wind": ("lander_gravity", "all"),
+    "unseen layouts": ("minigrid_layouts", "all"),
+    "unseen target speeds": ("half_cheetah", "all"),
+    "another game": ("minatar_left_out", "new"),
+}
+"""What new agents learn, from near to far of what was learned from: the study, and its members."""
+SHARE: Final = "agent_steps_saved_share"
+ARMS: Final = ("leap", "reptile", "pretraining", "pretraining_resets", "domain_randomised")
+"""Arms that have the same color in any figure."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -48,16 +66,45 @@ def main() -> None:
     for table in (given.study / "tables").glob("*.csv"):
         shutil.copyfile(table, beside / table.name)
     (given.results / f"{given.name}.md").write_text(page(beside), encoding="utf-8")
+    draw_distances(given.results)
+
+
+def draw_distances(results: Path) -> None:
+    """Draw what each arm saves, as a share of the most that can be, by distance."""
+    shares: dict[str, dict[str, IntervalEstimate]] = {}
+    for place, (study, members) in DISTANCES.items():
+        if (path := results / study / "estimates.json").exists():
+            rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+            found = [row for row in rows if (row["measure"], row["member"]) == (SHARE, members)]
+            few = " (one run each)" if any(row["runs"] == 1 for row in found) else ""
+            shares[place + few] = {
+                row["arm"]: IntervalEstimate(*(row[end] for end in ("estimate", "low", "high")))
+                for row in found
+                if None not in row.values()
+            }
+    ends = [0.0, 1.0]
+    ends += (end for rows in shares.values() for share in rows.values() for end in share)
+    span = min(ends), max(ends)
+    label = "agent steps saved,\nas a share of the most"
+    panels = [
+        IntervalPanel(rows, label, mark=0.0, title=place, span=span)
+        for place, rows in shares.items()
+        if rows
+    ]
+    if panels:
+        draw(panels, results / "distance", columns=3, names=ARMS, formats=["svg"])
 
 
 def page(beside: Path) -> str:
     """Return the page of what lies in the folder `beside` it."""
     name = beside.name
     document = json.loads((beside / "estimates.json").read_text(encoding="utf-8"))
+    config = (beside / "config.csv").read_text(encoding="utf-8").splitlines()
+    quick = " --quick" if "quick,true" in config else ""
     parts = [
         f"# {document['question']}",
         f"The study `studies/{name}.yaml`, which has its prediction and its rule:",
-        f"```bash\nleap-rl study studies/{name}.yaml --out runs/{name}\n```",
+        f"```bash\nleap-rl study studies/{name}.yaml --out runs/{name}{quick}\n```",
         "\n".join(f"* {sentence}" for sentence in document["answer"]),
         *(f"![{says}]({name}/{figure}.svg)" for figure, says in FIGURES.items()),
         *tables(beside),

@@ -14,15 +14,14 @@ ESTIMATES = (
     *("arm", "member", "measure", "estimate", "low", "high", "runs", "agents", "censored"),
 )
 """The fields of a row."""
-ALL = "all"
-"""The member that stands for the mean over all."""
 
 
 def estimates_document(summary: Summary, *, question: str = "") -> dict[str, Any]:
     """Return the estimates as plain values, None for what is not known.
 
     `members` are the games, each with `seen` (whether any initialization's meta-training saw it,
-    None where not all are known) and its `reference`; `rows` are `estimate_rows`.
+    None where not all are known) and its `reference`; `rows` are `estimate_rows`, whose member is
+    `all`, `seen` or `new` where they are of means over members.
     """
     seen: dict[str, set[bool | None]] = {name: set() for name in summary.games}
     for comparison in summary.comparisons:
@@ -62,8 +61,9 @@ def estimate_rows(summary: Summary) -> Iterable[dict[str, Any]]:
             counts = _counts(summary, comparison, [member])
             for measure, estimate, censored in _measures(comparison, member, effect):
                 yield _row(comparison, member, measure, estimate, censored, counts)
-        over = comparison.over.get("all")
-        if over is not None and over.games:
+        for scope, over in comparison.over.items():
+            if not over.games:
+                continue
             counts = _counts(summary, comparison, over.games)
             measures: dict[str, IntervalEstimate | None] = {
                 "agent_steps_saved": over.saved,
@@ -72,7 +72,7 @@ def estimate_rows(summary: Summary) -> Iterable[dict[str, Any]]:
             }
             for measure, of_all in measures.items():
                 if of_all is not None:
-                    yield _row(comparison, ALL, measure, of_all, "", counts)
+                    yield _row(comparison, scope, measure, of_all, "", counts)
 
 
 def _counts(summary: Summary, comparison: Comparison, members: Sequence[str]) -> Mapping[str, int]:

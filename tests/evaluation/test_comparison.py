@@ -192,6 +192,8 @@ def test_games_seen_and_new_have_means_of_their_own() -> None:
     assert new.saved.value == pytest.approx(np.mean([each.saved.value for each in effects]))
     assert new.most == pytest.approx(np.mean([each.most for each in effects]))
     assert new.sign_flip == 0.5
+    assert row(summary, "agent_steps_saved", "new")["estimate"] == new.saved.value
+    assert row(summary, "agent_steps_saved", "seen")["low"] == comparison.over["seen"].saved.low
     assert f"from the {math.ceil(2e6 / new.saved.value)}" in said
     never = summarize(quick(("pong", "qbert"))).verdict[0]
     assert never.endswith("; it never saw these games.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +57,45 @@ def test_a_page_of_a_study_has_its_answer_figures_and_tables(tmp_path: Path) -> 
     beside.mkdir()
     (beside / "estimates.json").write_text('{"question": "Sooner?", "answer": ["leap saves 7."]}')
     (beside / "agent_steps_saved.csv").write_text("arm,saved,human\nleap,7|8,–\n")
-    (beside / "config.csv").write_text("option,value\nseed,1\n")
+    (beside / "config.csv").write_text("option,value\nquick,true\nseed,1\n")
     text = results_page()["page"](beside)
     assert text.startswith("# Sooner?\n")
-    assert "leap-rl study studies/maze.yaml --out runs/maze" in text
+    assert "leap-rl study studies/maze.yaml --out runs/maze --quick\n" in text
     assert "* leap saves 7.\n" in text
     assert "](maze/saved.svg)" in text
     assert "## Agent steps saved\n\n| arm | saved |\n| --- | --- |\n| leap | 7\\|8 |\n" in text
     assert "seed" not in text
+
+
+def test_the_figure_of_distances_has_a_panel_of_each_study_that_is_there(tmp_path: Path) -> None:
+    estimate = {"measure": "agent_steps_saved_share", "estimate": 0.5, "low": 0.25}
+    studies = {"minatar_left_out": ("seen", "new", "all"), "minatar_sides": ("all",)}
+    for name, members in studies.items():
+        (tmp_path / name).mkdir()
+        rows = [
+            estimate | {"arm": arm, "member": member, "runs": 1 + len(members), "high": high}
+            for member in members
+            for arm, high in (("leap", 0.75), ("unknown", None))
+        ]
+        (tmp_path / name / "estimates.json").write_text(json.dumps({"rows": rows}))
+    results_page()["draw_distances"](tmp_path)
+    drawn = (tmp_path / "distance.svg").read_text()
+    titles = ["the same games", "another game", "mirror images of what was seen"]
+    assert [drawn.count(f"<!-- {title} -->") for title in titles] == [1, 1, 1]
+    assert (drawn.count("<!-- leap -->"), drawn.count("<!-- unknown -->")) == (3, 0)
+
+
+def test_the_figure_of_distances_is_of_the_studies_in_the_docs(tmp_path: Path) -> None:
+    for estimates in RESULTS.glob("*/estimates.json"):
+        shutil.copytree(estimates.parent, tmp_path / estimates.parent.name)
+    results_page()["draw_distances"](tmp_path)
+    if not any(tmp_path.iterdir()):
+        pytest.skip("no study is in the docs yet")
+    assert texts_of(tmp_path / "distance.svg") == texts_of(RESULTS / "distance.svg")
+
+
+def texts_of(drawing: Path) -> list[str]:
+    return re.findall("<!-- (.*) -->", drawing.read_text())
 
 
 @pytest.mark.parametrize("beside", sorted(path.parent for path in RESULTS.glob("*/estimates.json")))
