@@ -171,7 +171,9 @@ def _where(comparison: Comparison, over: Saved) -> str:
     found = [conclusion_of(effect.saved) for effect in effects if effect.reference.learns]
     words = {"helps": "helps in", "hurts": "does harm in"}
     counts = [f"{words[word]} {found.count(word)}" for word in words if word in found]
-    return f" ({', '.join(counts)})" if counts and len(effects) > 1 else ""
+    if unlearned := len(effects) - len(found):  # the mean counts them: none is left out by chance
+        counts.append(f"agents from random starts do not learn {unlearned}")
+    return f" ({', '.join(counts)})" if counts and (unlearned or len(effects) > 1) else ""
 
 
 def _final_returns(comparison: Comparison) -> str:

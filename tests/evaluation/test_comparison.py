@@ -149,6 +149,15 @@ def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
     assert table.rows[0]["agent steps saved"] == table.rows[0]["of at most"] == "–"
 
 
+def test_a_mean_says_how_many_of_its_games_random_starts_do_not_learn() -> None:
+    starts = {RANDOM: 0.5, "leap": 0.3}
+    curves = learners(starts) + learners(starts, ("pong",), end=10.0, luck=0.0)
+    said = summarize(evaluation(curves)).verdict[0]
+    assert "in the mean of 2 games (helps in 1, agents from random starts do not learn 1)" in said
+    said = summarize(evaluation(curves, training=TRAINED)).verdict[0]
+    assert "in 1 game that it did not see (agents from random starts do not learn 1);" in said
+
+
 def test_an_uncertain_reference_has_neither_speed_up_nor_break_even() -> None:
     curves = learners({RANDOM: 0.7, "leap": 0.15}, noise=60.0, luck=1.0, runs=4)
     summary = summarize(evaluation(curves, training=TRAINED))
