@@ -150,7 +150,7 @@ def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
 
 
 def test_a_mean_says_how_many_of_its_games_random_starts_do_not_learn() -> None:
-    starts = {RANDOM: 0.5, "leap": 0.3}
+    starts = {RANDOM: 0.6, "leap": 0.3}
     curves = learners(starts) + learners(starts, ("pong",), end=10.0, luck=0.0)
     said = summarize(evaluation(curves)).verdict[0]
     assert "in the mean of 2 games (helps in 1, agents from random starts do not learn 1)" in said
