@@ -109,6 +109,7 @@ def _game(
             each: [measure(of, budget, made.windows) for of in runs.values()]
             for each, runs in curves.items()
         },
+        numbers={each: tuple(runs) for each, runs in curves.items()},
         human=human_scale(name),
     )
 
@@ -148,9 +149,12 @@ def _compare(
 def _over(
     games: Sequence[str], effects: Mapping[str, Effect], samples: Mapping[str, Sampled]
 ) -> Saved:
-    """Return the mean over games with a gain or without: none is chosen by how it came out."""
+    """Return the mean over games with a gain or without: none is chosen by how it came out.
+
+    Where random starts learn none of them there is nothing that could be saved.
+    """
     known = [game for game in games if math.isfinite(samples[game].value)]
-    if not known:
+    if not any(effects[game].reference.learns for game in known):
         nothing = IntervalEstimate(math.nan, -math.inf, math.inf)
         return Saved((), nothing, math.nan, 1.0)
     return Saved(

@@ -23,6 +23,8 @@ class Game:
     reference: Reference
     runs: Mapping[str, Sequence[Agents]]
     """By initialization, of each of its runs that has finished agents."""
+    numbers: Mapping[str, Sequence[int]]
+    """By initialization but the reference, which runs these are."""
     human: Scale | None
     """Of returns."""
 

@@ -57,16 +57,19 @@ def verdict_of(comparison: Comparison) -> str:
 
 def best_of(summary: Summary) -> str | None:
     """Return which of several starts saves most, and by how much; none where there is one."""
-    scopes = {
-        each.initialization: each.over.get("new", each.over["all"])
+    judged = [
+        each
         for each in summary.comparisons
         if "all" in each.over and math.isfinite(each.over["all"].saved.value)
-    }
-    if len(scopes) < 2:
+    ]
+    if len(judged) < 2:
         return None
+    new = {each.over["new"].games if "new" in each.over else () for each in judged}
+    scope: Scope = "new" if len(new) == 1 and new != {()} else "all"  # the same games of each
+    scopes = {each.initialization: each.over[scope] for each in judged}
     first, second = sorted(scopes, key=lambda name: -scopes[name].saved.value)[:2]
     over = scopes[first]
-    where = " in games that it never saw" if len(over.games) < len(summary.games) else ""
+    where = " in games that it never saw" if scope == "new" else ""
     if not any(conclusion_of(each.saved) == "helps" for each in scopes.values()):
         return f"None of {len(scopes)} starts is seen to help{where}."
     said = (
@@ -154,13 +157,16 @@ def _in_game(comparison: Comparison, game: str, effect: Effect) -> str:
 
 def _in_games(comparison: Comparison, scope: Scope) -> str:
     over = comparison.over[scope]
-    if not over.games:
-        return "cannot be measured by agent steps, as agents from random starts gain nothing"
     kinds: dict[Scope, str] = {
         "all": "",
         "seen": " that meta-training saw",
         "new": " that it did not see",
     }
+    if not over.games:
+        where = f" in games{kinds[scope]}" if kinds[scope] else ""
+        return (
+            f"cannot be measured by agent steps{where}, as agents from random starts gain nothing"
+        )
     games = f"{len(over.games)} game{'s' * (len(over.games) > 1)}{kinds[scope]}"
     where = f"in {games}" if len(over.games) == 1 else f"in the mean of {games}"
     return f"{saves(over.saved, over.most)} {where}{_where(comparison, over)}"
@@ -173,7 +179,7 @@ def _where(comparison: Comparison, over: Saved) -> str:
     counts = [f"{words[word]} {found.count(word)}" for word in words if word in found]
     if unlearned := len(effects) - len(found):  # the mean counts them: none is left out by chance
         counts.append(f"agents from random starts do not learn {unlearned}")
-    return f" ({', '.join(counts)})" if counts and (unlearned or len(effects) > 1) else ""
+    return f" ({', '.join(counts)})" if counts and len(effects) > 1 else ""
 
 
 def _final_returns(comparison: Comparison) -> str:

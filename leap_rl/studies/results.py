@@ -105,22 +105,25 @@ def best_run(summary: Summary) -> tuple[str, str] | None:
     from random starts gain nothing, final returns decide.
     """
     arms = {comparison.initialization for comparison in summary.comparisons if comparison.games}
-    scores = {arm: _scores(summary, arm) for arm in arms}
+    scores = {arm: found for arm in sorted(arms) if (found := _scores(summary, arm))}
     if not scores:
         return None
-    arm = max(sorted(scores), key=lambda name: float(np.mean(scores[name])))
-    return arm, summary.evaluation.runs[arm][int(np.argmax(scores[arm]))]
+    arm = max(scores, key=lambda name: float(np.mean([*scores[name].values()])))
+    run = max(scores[arm], key=lambda number: scores[arm][number])
+    return arm, summary.evaluation.runs[arm][run]
 
 
-def _scores(summary: Summary, arm: str) -> list[float]:
-    """Return the agent steps that each of an arm's runs saves, or its final return."""
-    runs = min(len(game.runs.get(arm, ())) for game in summary.games.values())
-    found = []
-    for run in range(runs):
-        pairs = [
-            (means_of([game.runs[arm][run]]), game.reference) for game in summary.games.values()
-        ]
+def _scores(summary: Summary, arm: str) -> dict[int, float]:
+    """Return what each of an arm's runs saves that has agents in all games, or its final return."""
+    games = list(summary.games.values())
+    runs = [
+        dict(zip(game.numbers.get(arm, ()), game.runs.get(arm, ()), strict=True)) for game in games
+    ]
+    found = {}
+    for number in sorted(set.intersection(*map(set, runs))):
+        means = [means_of([of[number]]) for of in runs]
+        pairs = zip(means, (game.reference for game in games), strict=True)
         saved = [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
-        finals = [ours.final for ours, _ in pairs]
-        found.append(float(np.mean(saved if np.isfinite(saved).all() else finals)))
-    return found or [float("-inf")]
+        learns = np.isfinite(saved).all() and any(game.reference.learns for game in games)
+        found[number] = float(np.mean(saved if learns else [ours.final for ours in means]))
+    return found

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.estimates import estimate_rows
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve
 from leap_rl.studies.results import best_run, of_arms
 
@@ -75,6 +76,30 @@ def test_where_nothing_can_be_saved_returns_decide() -> None:
         )
     )
     assert best_run(found) == ("leap", "leap-0")
+
+
+def test_where_random_starts_fall_no_agent_steps_are_counted_and_returns_decide() -> None:
+    falling = [
+        replace(one, returns=np.linspace(1.0, 0.5, EPISODES))
+        for one in agents("random", 0, speed=0.0)
+    ]
+    high, low = (
+        [replace(one, returns=np.full(EPISODES, end)) for one in agents(arm, 0, speed=1.0)]
+        for arm, end in (("leap", 10.0), ("reptile", 0.0))
+    )
+    found = summarize(results(falling, high, low))
+    assert best_run(found) == ("leap", "leap-0")
+    assert all("saves" not in sentence for sentence in found.verdict)
+    assert not {"agent_steps_saved", "break_even_tasks"} & {
+        row["measure"] for row in estimate_rows(found)
+    }
+
+
+def test_a_run_without_agents_in_a_game_is_not_taken_for_the_next() -> None:
+    mazes = [agents("random", 0, speed=1.0, game=game) for game in ("maze", "other")]
+    some = [agents("leap", 1, speed=4.0, game=game) for game in ("maze", "other")]
+    found = summarize(results(*mazes, agents("leap", 0, speed=9.0, game="other"), *some))
+    assert best_run(found) == ("leap", "leap-2")
 
 
 def test_an_arm_is_set_against_the_baseline_alone() -> None:
