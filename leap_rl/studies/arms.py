@@ -18,6 +18,8 @@ from leap_rl.learners.registry import declared, learner_class
 from leap_rl.runs.config import TrainConfig
 
 RANDOM: Final = "random"
+CALIBRATION: Final = "calibration"
+"""The arm of a calibration's cells."""
 """The arm that nothing is trained for: agents from random starts, which others are set against."""
 
 MEMBERS: Final = "members"

@@ -18,14 +18,13 @@ from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.evaluation.verdict import agent_steps, number
 from leap_rl.runs.display import program, quoted, shown
+from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.cells import SEEN, Cell, evaluation_cell, resolved
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.study import compute
 from leap_rl.training.interrupts import Interrupts, StopReason
 
-CALIBRATION: Final = "calibration"
-"""The arm of its cells."""
 RATES: Final = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, times the study's."""
 BUDGETS: Final = (0.25, 0.5, 1.0)
@@ -112,10 +111,20 @@ def members_of(study: StudyConfig) -> tuple[str, ...]:
 
 
 def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
-    """Return a cell of agents from random starts for each learning rate."""
-    task = replace(study.task, games=list(members_of(study)))
+    """Return a cell of agents from random starts for each learning rate.
+
+    Agents that diverge are left out: a rate may be too large, and is not chosen then.
+
+    Raises:
+        ValueError: The learner has no learning rate of ours.
+    """
+    task = replace(study.task, games=list(members_of(study)), on_divergence="drop_task")
     agent = resolved(study).agent
-    assert agent.lr != "auto", "it is resolved"
+    if agent.lr == "auto":
+        raise ValueError(
+            f"agent.algorithm = {agent.algorithm}: learns without agent.lr, for which --calibrate "
+            "looks; carry out the study itself"
+        )
     return [
         evaluation_cell(
             study,
@@ -161,8 +170,9 @@ def _until(curve: LearningCurve, budget: int) -> LearningCurve:
 def choose(found: Found) -> Choice | None:
     """Return the rate whose agents end highest in the largest budget, and the least that shows it.
 
-    Final returns count as shares of the range over rates in each member. The least budget is that
-    in which agents of this rate are known to gain something in every member; none if none is.
+    Final returns count as shares of the range over rates in each member, 0 of a rate with which
+    all agents diverged. The least budget is that in which agents of this rate are known to gain
+    something in every member; none if none is.
     """
     largest = max(budget for _, budget in found)
     rates = sorted({lr for lr, _ in found})
@@ -170,9 +180,11 @@ def choose(found: Found) -> Choice | None:
     finals = np.array(
         [[found[lr, largest][member].means.final for member in members] for lr in rates]
     )
-    spans = np.ptp(finals, axis=0)
-    shares = (finals - finals.min(axis=0)) / np.where(spans > 0, spans, 1.0)
-    best = rates[int(np.argmax(np.nan_to_num(shares, nan=-1.0).mean(axis=1)))]
+    known = np.isfinite(finals)
+    least = np.where(known, finals, np.inf).min(axis=0)
+    spans = np.where(known, finals, -np.inf).max(axis=0) - least
+    shares = np.where(known, finals - least, 0.0) / np.where(spans > 0, spans, 1.0)
+    best = rates[int(np.argmax(shares.mean(axis=1)))]
     for budget in sorted({budget for _, budget in found}):
         if all(reference.learns for reference in found[best, budget].values()):
             return Choice(lr=best, agent_steps=budget)

@@ -25,6 +25,7 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.studies.arms import RANDOM, has_run_for_each_member, mix_of, total_agent_steps
 from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.folder import RUNS
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.live import read_live
 
@@ -281,10 +282,10 @@ def _place(
 
     Names differ where an earlier leap_rl made the run, which had fewer options.
     """
-    path = out / "runs" / f"{stem}-{digest[:DIGITS]}"
+    path = out / RUNS / f"{stem}-{digest[:DIGITS]}"
     if path.exists():
         return path
-    for other in sorted((out / "runs").glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
+    for other in sorted((out / RUNS).glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
         try:
             if computes(read_run(RunFolder(other)), config, _digest_of(after, mark)):
                 return other

@@ -58,7 +58,8 @@ def read_choices(cells: Sequence[Cell]) -> Iterator[Choice]:
         found: dict[tuple[str, int], dict[str, LearningCurve]] = {}
         for member, cell in starts.items():
             for curve in read_evaluation(cell.folder).curves:
-                found.setdefault((curve.game, curve.seed), {})[member] = curve
+                if not curve.restarted:
+                    found.setdefault((curve.game, curve.seed), {})[member] = curve
         budget = next(iter(starts.values())).config.task.agent_steps
         for curves in found.values():
             member, charged, curve = choose(curves, budget)

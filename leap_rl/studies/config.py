@@ -275,8 +275,8 @@ def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str
 
 def _without_file(argv: Sequence[str]) -> list[str]:
     """Return a command line's own options."""
-    words = list(argv)
-    if "--config" in words:
+    words = [word for word in argv if not word.startswith("--config=")]
+    while "--config" in words:
         at = words.index("--config")
         del words[at : at + 2]
     return words

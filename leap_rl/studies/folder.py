@@ -25,9 +25,12 @@ from leap_rl.runs.display import shown
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
+from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.config import StudyConfig
 
 STUDY = "study.yaml"
+RUNS = "runs"
+"""The folder of its cells."""
 LOCK = ".lock"
 PAGE = "index.html"
 ESTIMATES = "estimates.json"
@@ -132,12 +135,15 @@ class StudyFolder:
             ) from None
 
     def check(self) -> None:
-        """Raise ValueError for a folder that holds something else than a study."""
+        """Raise ValueError for a folder that holds something else than a study or a calibration."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
         if self.file.exists() or not self.path.is_dir():
             return
         others = sorted(one.name for one in self.path.iterdir() if one.name != LOCK)
+        if others == [RUNS]:  # of a calibration, which writes the study at its end
+            cells = (one.name for one in (self.path / RUNS).iterdir())
+            others = [RUNS] if not all(name.startswith(f"{CALIBRATION}-") for name in cells) else []
         if others:
             what = "a run" if "config.yaml" in others else f"{others[0]}, and no study"
             raise ValueError(

@@ -42,6 +42,11 @@ def test_the_best_rate_at_the_end_and_the_least_budget_that_shows_a_gain() -> No
     found[0.003, 50_000] = {"a": rises, "b": rises}
     found[0.003, 100_000] = {"a": higher, "b": rises}
     assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    # A rate with which all agents diverge is no more than the last choice.
+    none = make_reference([], BUDGET)
+    found |= {(0.009, budget): {"a": none, "b": none} for budget in budgets}
+    assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    assert choose({key: dict.fromkeys(members, none) for key, members in found.items()}) is None
     nothing = {key: dict.fromkeys(members, still) for key, members in found.items()}
     assert choose(nothing) is None
 
@@ -51,7 +56,10 @@ def test_a_calibration_writes_the_study_that_it_speaks_for(
 ) -> None:
     out = tmp_path / "study"
     words = ["study", *WORDS, "--task.agent_steps", "16000", "--calibrate", "--out", str(out)]
-    assert main(words) == 0
+    (out / "runs/other-0").mkdir(parents=True)
+    assert "holds runs, and no study" in refused(*words)
+    (out / "runs/other-0").rename(out / "runs/calibration-0-seen-12345678")
+    assert main(words) == 0, "what is there of a calibration does not stop it"
     said = capsys.readouterr().out
     assert said.count("CartPole-v1: ") == len(RATES) * len(BUDGETS) * 2 // 2
     written = StudyFolder(out).read()
@@ -62,6 +70,15 @@ def test_a_calibration_writes_the_study_that_it_speaks_for(
     assert written.task.agent_steps in {4_000, 8_000, 16_000}
     assert configure(["--config", str(out / "study.yaml")]) == written, "which is carried out next"
     assert "holds a study already; calibrate in a new folder" in refused(*words)
+
+
+def test_a_learner_without_a_rate_of_ours_is_not_calibrated(
+    tmp_path: Path, refused: Refused
+) -> None:
+    pytest.importorskip("stable_baselines3")
+    words = ["study", *WORDS[:-4], "--agent.algorithm", "sb3:A2C", "--out", str(tmp_path / "study")]
+    said = refused(*words, "--calibrate")
+    assert "agent.algorithm = sb3:A2C: learns without agent.lr" in said
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.evaluation.measures import means_of, measure
-from leap_rl.evaluation.results import LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference, reached
 from leap_rl.runs.child import serve
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies.arms import total_agent_steps
 from leap_rl.studies.cells import Cell, cells_of
-from leap_rl.studies.choice import choose
+from leap_rl.studies.choice import choose, read_choices
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import request_of
 from leap_rl.studies.folder import StudyFolder
@@ -101,6 +103,23 @@ def test_new_agents_go_on_from_the_start_that_was_best_in_their_probes(
         np.testing.assert_allclose(np.cumsum(curve.rewards), curve.interval_ends)
         later = [at for at, _ in episodes if at > len(MEMBERS) * probe]
         assert later[0] - probe in [at for at, _ in episodes_of(evaluations[best], curve.seed)]
+
+
+def test_no_new_agent_goes_on_from_a_start_with_which_it_diverged(
+    study: tuple[StudyConfig, list[Cell]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, cells = study
+    chosen = [choice.member for choice in read_choices(cells)]
+
+    def read(folder: RunFolder) -> EvaluationResults:
+        found = read_evaluation(folder)
+        (member,) = {cell.alone for cell in cells if cell.path == folder.path}
+        restarted = member == chosen[0]
+        return replace(found, curves=tuple(replace(c, restarted=restarted) for c in found.curves))
+
+    monkeypatch.setattr("leap_rl.studies.choice.read_evaluation", read)
+    (other,) = {*MEMBERS} - {chosen[0]}
+    assert [choice.member for choice in read_choices(cells)] == [other] * len(chosen)
 
 
 def test_the_page_says_the_rule_what_was_chosen_and_what_it_cost(

@@ -76,11 +76,15 @@ def test_what_is_played_is_known_by_its_name(
     assert study.task.gymnasium.palette == (kind == "gymnasium")
 
 
-def test_quick_is_small_where_nothing_is_said() -> None:
+def test_quick_is_small_where_nothing_is_said(tmp_path: Path) -> None:
     quick = configure(take_out(["--quick", "--games", *POLES, "--held_out", LONG])[0])
     assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (1, 5, 10, 6)
     more = ["--games", *POLES, "--held_out", LONG, "--quick", "--runs", "3"]
     assert configure(take_out(more)[0]).runs == 3
+    file = tmp_path / "poles.yaml"
+    file.write_text("runs: 5\n")
+    for named in (["--config", str(file)], [f"--config={file}"]):
+        assert configure(take_out([*more[:-2], *named])[0]).runs == 1, "half of a file's"
 
 
 def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(
