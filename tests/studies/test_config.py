@@ -81,6 +81,10 @@ def test_quick_is_small_where_nothing_is_said() -> None:
     assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (1, 5, 10, 6)
     more = ["--games", *POLES, "--held_out", LONG, "--quick", "--runs", "3"]
     assert configure(take_out(more)[0]).runs == 3
+    for slow in (["--task.agent_steps", "100000"], ["--agent.algorithm", "sb3:PPO"]):
+        small = configure(take_out([*more, *slow])[0])
+        assert (small.runs, small.agents, small.baseline_agents) == (3, 3, 6), slow
+        assert small.meta.meta_steps == 4
 
 
 def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(
