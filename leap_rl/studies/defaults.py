@@ -35,14 +35,17 @@ _QUICK: Final[Mapping[str, Any]] = {
     "random_agents": 10,
     "meta.meta_steps": 6,
 }
-_QUICK_ATARI: Final[Mapping[str, Any]] = {
-    **_QUICK,  # agents of which there is an interval just so: an agent step takes ten times as long
+_QUICK_SLOW: Final[Mapping[str, Any]] = {
+    **_QUICK,  # agents of which there is an interval just so
     "agents": 3,
     "random_agents": 6,
     "meta.meta_steps": 4,
 }
-MOST_QUICK_ATARI_TASKS: Final = 4
-"""A meta-step's tasks, at most, in a quick study of Atari's games."""
+"""Of Atari's games and of learners but A2C, five to ten times as slow, and of long budgets."""
+_LONG: Final = 100_000
+"""Agent steps of a task."""
+MOST_QUICK_SLOW_TASKS: Final = 4
+"""A meta-step's tasks, at most, in a quick study of what is slow."""
 _QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
     "atari": 100_000,  # of which agents gain something in Breakout and Assault: docs/results.md
     "catch": 16_000,
@@ -68,9 +71,12 @@ def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> di
     if given.get("task.games", members) != members:
         raise ValueError("task.games: a study's members are named by games and held_out")
     kind = _kind_of(suite, members, trusts_imports=trusts_imports)
-    found = _taken(kind, suite, quick=bool(given.get("quick")))
-    quick_atari = suite == "atari" and given.get("quick")
-    most = MOST_QUICK_ATARI_TASKS if quick_atari else MOST_TASKS
+    found = _taken(kind, suite)
+    most = MOST_TASKS
+    if given.get("quick"):
+        budget = _number(given, "task.agent_steps", _QUICK_AGENT_STEPS[kind])
+        found |= {**_quick(suite, given, budget), "task.agent_steps": budget}
+        most = MOST_QUICK_SLOW_TASKS if _is_slow(suite, given, budget) else most
     found["meta.batch_size"] = min(len(members), most)
     found["task.games"] = members  # groups are checked before the study is
     algorithm = given.get("agent.algorithm", "auto")
@@ -95,15 +101,32 @@ def quick_sizes(given: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
     """
     games = given.get("games", [])
     suite = given.get("task.kind") or _suite_of([games] if isinstance(games, str) else games)
-    sizes = {**_quick(suite), "agent_steps": None}
-    if "task.agent_steps" in given:
-        update = int(given.get("task.num_envs", 16)) * int(given.get("task.unroll_length", 5))
-        sizes["task.agent_steps"] = max(1, given["task.agent_steps"] // 2 // update) * update
+    sizes: dict[str, Any] = {"agent_steps": None}
+    if agent_steps := _number(given, "task.agent_steps", 0):
+        update = _number(given, "task.num_envs", 16) * _number(given, "task.unroll_length", 5)
+        sizes["task.agent_steps"] = max(1, agent_steps // 2 // update) * update
+    budget = _number({**sizes, **typed}, "task.agent_steps", 0)
+    sizes |= _quick(suite, given, budget)
     return {name: value for name, value in sizes.items() if name not in typed}
 
 
-def _quick(suite: str) -> Mapping[str, Any]:
-    return _QUICK_ATARI if suite == "atari" else _QUICK
+def _quick(suite: str, given: Mapping[str, Any], budget: int) -> Mapping[str, Any]:
+    return _QUICK_SLOW if _is_slow(suite, given, budget) else _QUICK
+
+
+def _number(given: Mapping[str, Any], name: str, default: int) -> int:
+    """Return an option's whole number; the default where it has none, as `auto`, or none that is.
+
+    What is none is refused where all options are read.
+    """
+    value = given.get(name)
+    return value if isinstance(value, int) and value > 0 else default
+
+
+def _is_slow(suite: str, given: Mapping[str, Any], budget: int) -> bool:
+    """Return whether new agents of a budget take minutes each, as far as options tell."""
+    other = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
+    return suite == "atari" or other or budget >= _LONG
 
 
 def _suite_of(games: Sequence[str]) -> str:
@@ -135,7 +158,7 @@ def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
     return "continuous" if traits.continuous else "vectors"
 
 
-def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
+def _taken(kind: Kind, suite: str) -> dict[str, Any]:
     """Return the options, by dotted name, of the config that fits such games."""
     loaded = flatten(load(find(_CONFIGS[kind]).read_text()))
     taken = {name: value for name, value in loaded.items() if name not in _NOT_TAKEN}
@@ -146,8 +169,6 @@ def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
     if suite == "gymnasium" and kind != "catch":  # whose defaults are by what its games are like
         taken = {name: value for name, value in taken.items() if not name.startswith("agent.")}
         taken |= {f"task.{name}": size for name, size in SIZES[kind]._asdict().items()}
-    if quick:
-        taken |= {**_quick(suite), "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
     return {**taken, "task.kind": suite, "runtime.kind": "local"}
 
 

@@ -98,8 +98,9 @@ def _sentences(
     if study.quick:
         answer.insert(
             1,
-            f"This is a quick study of {_runs(study)} an arm and {study.agents} new "
-            "agents each, on small budgets: it proves little. The same without --quick decides.",
+            f"This is a quick study of {_runs(study)} an arm, of {study.meta.meta_steps} "
+            f"meta-steps, and {study.agents} new agents each, on small budgets: it proves little. "
+            "The same without --quick decides.",
         )
     unfinished = sum(not cell.finished for cell in cells)
     if unfinished:

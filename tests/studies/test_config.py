@@ -85,6 +85,14 @@ def test_quick_is_small_where_nothing_is_said(tmp_path: Path) -> None:
     file.write_text("runs: 5\n")
     for named in (["--config", str(file)], [f"--config={file}"]):
         assert configure(take_out([*more[:-2], *named])[0]).runs == 1, "half of a file's"
+    for slow in (["--task.agent_steps", "100000"], ["--agent.algorithm", "sb3:PPO"]):
+        small = configure(take_out([*more, *slow])[0])
+        assert (small.runs, small.agents, small.baseline_agents) == (3, 3, 6), slow
+        assert small.meta.meta_steps == 4
+    for unknown in ("agent_steps: auto", "num_envs: auto, agent_steps: 64000"):
+        file.write_text(f"task: {{{unknown}}}\n")
+        with pytest.raises(ValueError, match="auto.*or give numbers"):
+            configure(take_out([str(file), *more])[0])
 
 
 def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(

@@ -374,7 +374,7 @@ def test_a_quick_study_says_that_it_proves_little(
     assert main(["study", str(quick), "--out", str(copy), "--report"]) == 0
     answer = json.loads((copy / "estimates.json").read_text())["answer"]
     assert answer[0].startswith("leap")
-    assert answer[1].startswith("This is a quick study of 1 meta-training run an arm and 2 new")
+    assert answer[1].startswith("This is a quick study of 1 meta-training run an arm, of ")
     assert "it proves little" in html.unescape((copy / "index.html").read_text())
 
 
