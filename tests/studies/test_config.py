@@ -91,7 +91,7 @@ def test_quick_is_small_where_nothing_is_said(tmp_path: Path) -> None:
         assert small.meta.meta_steps == 4
     for unknown in ("agent_steps: auto", "num_envs: auto, agent_steps: 64000"):
         file.write_text(f"task: {{{unknown}}}\n")
-        with pytest.raises(ValueError, match="auto.*or give numbers"):
+        with pytest.raises(ValueError, match=r"auto.*or give numbers"):
             configure(take_out([str(file), *more])[0])
 
 
