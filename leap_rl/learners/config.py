@@ -295,12 +295,16 @@ class AgentConfig:
                     f"agent.encoder = {self.encoder}; take encoder, or agent"
                 )
             return
-        if self.encoder == LIBRARYS_OWN and self.algorithm.startswith("sb3:"):
-            return
-        if self.encoder not in ENCODERS:
+        librarys = self.encoder == LIBRARYS_OWN and self.algorithm.startswith("sb3:")
+        if not (librarys or self.encoder in ENCODERS):
             raise ValueError(
                 f"agent.encoder = {self.encoder!r}: must be one of {', '.join(ENCODERS)}, or "
                 "module:name of one of your own"
+            )
+        if librarys and self.initial_weights not in ("auto", "torch"):
+            raise ValueError(
+                f"agent.initial_weights = {self.initial_weights}: has no effect with agent.encoder "
+                f"= {self.encoder}, whose weights the library draws; leave it out"
             )
         for name in self.without_effect:
             if value := getattr(self, name):

@@ -102,6 +102,18 @@ class Learner(ABC):
                 )
 
     @classmethod
+    def own_unroll_length(cls, agent: Mapping[str, Any]) -> int | None:
+        """Return the agent steps of each environment between updates, if not task.unroll_length.
+
+        Args:
+            agent: Options of `agent` that are given, by name.
+
+        Raises:
+            ValueError: They are not a number, or the library that has them is missing.
+        """
+        return None
+
+    @classmethod
     def ignored(cls) -> tuple[str, ...]:
         """Return the fields of `AgentConfig` that have no effect."""
         names = (one.name for one in fields(AgentConfig))

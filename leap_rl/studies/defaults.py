@@ -8,10 +8,13 @@ from typing import Any, Final, Literal, TypeAlias
 from leap_rl.core.choices import Domain
 from leap_rl.core.parsing import find, flatten
 from leap_rl.core.plain_yaml import load
+from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import LEARNERS
 from leap_rl.tasks.options import SIZES
 from leap_rl.tasks.suites import OPTIONS, SUITES, suite_of
 
+LEAST_UPDATES: Final = 16
+"""Of a task by a learner with a length of unroll of its own, where sizes are not given."""
 MOST_TASKS: Final = 16
 """A meta-step's tasks, at most, where meta.batch_size is not given."""
 
@@ -85,10 +88,33 @@ def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> di
         learner = LEARNERS.get(algorithm)
         repeats = learner is not None and learner.repeats_batches
         left_out = ("agent.",) if repeats else ("agent.", "meta.loss_difference")
+        if learner is not None:
+            found |= _in_own_unrolls(learner, found, given)
     return {
         name: value
         for name, value in found.items()
         if name not in given and not name.startswith(left_out)
+    }
+
+
+def _in_own_unrolls(
+    learner: type[Learner], found: Mapping[str, Any], given: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return sizes in whole unrolls of a learner that has a length of its own, as PPO has 2,048.
+
+    So few environments that a task has 16 updates, where their number is not given.
+    """
+    agent = {name[6:]: value for name, value in given.items() if name.startswith("agent.")}
+    length = learner.own_unroll_length(agent)
+    if length is None:
+        return {}
+    budget = _number(given, "task.agent_steps", found["task.agent_steps"])
+    most = max(1, min(found["task.num_envs"], budget // (LEAST_UPDATES * length)))
+    each = _number(given, "task.num_envs", most) * length
+    return {
+        "task.num_envs": most,
+        "task.unroll_length": length,
+        "task.agent_steps": max(1, round(budget / each)) * each,
     }
 
 

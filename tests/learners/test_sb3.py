@@ -17,6 +17,7 @@ from torch import Tensor
 from benchmarks.harness.faults import fired_of, write_plan
 from leap_rl.cli import main
 from leap_rl.cli.study import take_out
+from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
@@ -133,21 +134,38 @@ def test_each_update_of_what_is_shared_is_seen(algorithm: str, share: str, encod
     assert not any(name.startswith(("q_net_target", "critic_target")) for name in named)
 
 
-@pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
-def test_what_follows_at_a_distance_starts_from_the_start_too(algorithm: str) -> None:
-    """SAC's critic has an encoder of its own, which starts as the actor's."""
-    learner = make(algorithm, encoder="mlp")
+@pytest.mark.parametrize("share", ["encoder", "agent"])
+@pytest.mark.parametrize(
+    ("algorithm", "places"),
+    [
+        ("PPO", ("features_extractor", "vf_features_extractor")),
+        ("DQN", ("q_net.features_extractor", "q_net_target.features_extractor")),
+        ("SAC", tuple(f"{net}.features_extractor" for net in ("actor", "critic", "critic_target"))),
+    ],
+)
+def test_all_copies_of_an_encoder_start_alike(
+    algorithm: str, places: tuple[str, ...], share: str
+) -> None:
+    """SAC's critic has an encoder of its own, and PPO's value if it is asked to."""
+    given = ARGUMENTS[algorithm]
+    if algorithm == "PPO":
+        given = {**given, "policy_kwargs": {"share_features_extractor": False}}
+    learner = make(algorithm, encoder="mlp", share=share, sb3=given)
     task = learner(TaskSpec(game=GAMES[algorithm], seed=5))
     start = learner.random_initialization(1)
     task.start(start)
     saved = task.named_parameters()
     task.close()
-    places = ("q_net", "q_net_target") if algorithm == "DQN" else ("actor", "critic")
-    if algorithm == "SAC":
-        places += ("critic_target",)
-    for place in places:
-        for name, part in learner.shared_layout().named(start).items():
-            assert torch.equal(saved[f"{place}.features_extractor.encoder.{name}"], part), place
+    first, *others = places
+    named = learner.shared_layout().named(start)
+    prefix = f"{first}.encoder." if share == "agent" else ""
+    encoder = {
+        name.removeprefix(prefix): each for name, each in named.items() if name.startswith(prefix)
+    }
+    assert len(encoder) == 4
+    for place in (first, *others):
+        for name, part in encoder.items():
+            assert torch.equal(saved[f"{place}.encoder.{name}"], part), place
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
@@ -198,6 +216,13 @@ def test_numbers_that_go_bad_are_a_divergence() -> None:
         learned(make("A2C", sb3={"n_steps": 5, "learning_rate": 1e38, "max_grad_norm": 1e38}))
 
 
+def test_a_task_that_cannot_be_learned_says_why() -> None:
+    with pytest.raises(RunFailedError, match=r"makes no update in task.agent_steps = 240; give"):
+        learned(make("DQN", sb3={"learning_starts": 10_000}))
+    with pytest.raises(ValueError, match="sb3:DQN cannot be made: "):
+        learned(make("DQN", sb3={"buffer_size": "100k"}))
+
+
 def test_images_go_through_our_encoder_as_they_are() -> None:
     learner = make("A2C", games=("MinAtar/Breakout-v1",), encoder="minatar")
     task, points, _ = learned(learner)
@@ -239,6 +264,9 @@ OPTIONS = [
             ["sb3:A2C", "--agent.sb3", '{"policy_kwargs": {"depth": 3}}'],
             "agent.sb3: sb3:A2C cannot be made: TypeError",
         ),
+        (["sb3:A2C", "--agent.sb3", '{"policy_kwargs": [64]}'], "must be arguments by name"),
+        (["sb3:A2C", "--agent.encoder_arguments", '{"width": 8}'], "agent.encoder_arguments = "),
+        (["sb3:A2C", "--agent.initial_weights", "he"], "whose weights the library draws"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

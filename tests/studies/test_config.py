@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,24 @@ def test_quick_is_small_where_nothing_is_said(tmp_path: Path) -> None:
         file.write_text(f"task: {{{unknown}}}\n")
         with pytest.raises(ValueError, match=r"auto.*or give numbers"):
             configure(take_out([str(file), *more])[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ((), (3, 2_048, 98_304)),  # 16 updates of 6,144
+        (("--quick",), (1, 2_048, 32_768)),
+        (("--agent.sb3", '{"n_steps": 250}'), (16, 250, 100_000)),
+        (("--agent.algorithm", "sb3:DQN"), (16, 4, 99_968)),
+    ],
+)
+def test_a_library_learns_in_whole_batches_of_its_own(
+    words: Sequence[str], sizes: tuple[int, int, int]
+) -> None:
+    pytest.importorskip("stable_baselines3")
+    members = ["--games", *POLES, "--held_out", LONG]
+    task = configure(take_out([*members, "--agent.algorithm", "sb3:PPO", *words])[0]).task
+    assert (task.num_envs, task.unroll_length, task.agent_steps) == sizes
 
 
 def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(

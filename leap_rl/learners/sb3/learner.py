@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from leap_rl.learners.config import LIBRARYS_OWN, AgentConfig
 from leap_rl.learners.game_learner import GameLearner
@@ -33,6 +34,12 @@ class SB3(GameLearner):
     plays_own_vectors = False
     shares_convolutions = False
     repeats_batches = False
+
+    @classmethod
+    def own_unroll_length(cls, agent: Mapping[str, Any]) -> int:
+        from leap_rl.learners.sb3.model import unroll_of
+
+        return unroll_of(cls, agent.get("sb3") or {})[0]
 
     def fitting(self, agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
         if agent.encoder == AgentConfig().encoder:

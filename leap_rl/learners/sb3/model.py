@@ -46,12 +46,13 @@ _HEADS: Final[Mapping[str, str]] = {
 """What a policy has beside its body, by pattern: it depends on the actions."""
 
 _ENCODERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "PPO": ("features_extractor",),
-    "A2C": ("features_extractor",),
+    "PPO": ("features_extractor", "vf_features_extractor"),
+    "A2C": ("features_extractor", "vf_features_extractor"),
     "DQN": ("q_net.features_extractor",),
     "SAC": ("actor.features_extractor", "critic.features_extractor"),
 }
-"""Where a policy has our encoder; the first is the one that is watched."""
+"""Where a policy has our encoder; the first is the one that is watched. PPO's and A2C's two are one
+unless policy_kwargs has share_features_extractor: false."""
 
 _TARGETS: Final = {"DQN": ("q_net", "q_net_target"), "SAC": ("critic", "critic_target")}
 """What is learned, and what follows it at a distance."""
@@ -69,7 +70,7 @@ def library() -> Any:
     return stable_baselines3
 
 
-def algorithm_of(learner: GameLearner) -> str:
+def algorithm_of(learner: GameLearner | type[GameLearner]) -> str:
     """Return the library's name of the algorithm."""
     return learner.name.partition(":")[2]
 
@@ -91,20 +92,37 @@ def arguments_of(learner: GameLearner) -> dict[str, Any]:
     return dict(given)
 
 
-def batch_of(learner: GameLearner) -> tuple[int, str]:
-    """Return the agent steps that are played at a time, and the option that says so."""
+def unroll_of(
+    learner: GameLearner | type[GameLearner], arguments: Mapping[str, Any]
+) -> tuple[int, str]:
+    """Return the agent steps that an environment plays at a time, and the option that says so.
+
+    Raises:
+        ValueError: It is no such number, or the library is not installed.
+    """
     make = getattr(library(), algorithm_of(learner))
     name = "n_steps" if algorithm_of(learner) in ("PPO", "A2C") else "train_freq"
     default = inspect.signature(make).parameters[name].default
-    length = learner.agent.sb3.get(name, default)
+    length = arguments.get(name, default)
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
         raise ValueError(f"agent.sb3.{name} = {length!r}: must be a whole number of at least 1")
-    return learner.task.num_envs * length, f"agent.sb3.{name}"
+    return length, f"agent.sb3.{name}"
+
+
+def batch_of(learner: GameLearner) -> tuple[int, str]:
+    """Return the agent steps that are played at a time, and the option that says so."""
+    length, option = unroll_of(learner, learner.agent.sb3)
+    return learner.task.num_envs * length, option
 
 
 def policy_kwargs(learner: GameLearner) -> dict[str, Any]:
     """Return what a policy is made with: what is given, and our encoder where one is named."""
-    given = dict(learner.agent.sb3.get("policy_kwargs") or {})
+    given = learner.agent.sb3.get("policy_kwargs") or {}
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"agent.sb3.policy_kwargs = {given!r}: must be arguments by name, as {{net_arch: [64]}}"
+        )
+    given = dict(given)
     agent = learner.agent_config
     if agent.encoder == LIBRARYS_OWN:
         return given
@@ -152,10 +170,12 @@ def make_model(learner: GameLearner, envs: Any, *, seed: int) -> Any:
     make = getattr(library(), algorithm_of(learner))
     arguments = arguments_of(learner)
     if algorithm_of(learner) in _TARGETS:  # what is never filled need not be there
-        size = inspect.signature(make).parameters["buffer_size"].default
-        arguments["buffer_size"] = min(
-            arguments.get("buffer_size", size), max(learner.task.agent_steps, learner.task.num_envs)
+        size = arguments.get(
+            name := "buffer_size", inspect.signature(make).parameters[name].default
         )
+        if isinstance(size, int):  # else the library refuses it
+            most = max(learner.task.agent_steps, learner.task.num_envs)
+            arguments[name] = min(size, most)
     arguments["policy_kwargs"] = policy_kwargs(learner)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of batches and memory
@@ -227,8 +247,12 @@ def _drawn(learner: GameLearner, policy: Any, *, seed: int) -> Mapping[str, Tens
     encoder = random_encoder(
         agent.encoder_spec, learner.observation_shape, draws, gain=agent.gains["encoder"]
     )
-    prefix = "" if agent.share == "encoder" else f"{_ENCODERS[algorithm_of(learner)][0]}.encoder."
-    return {**shared, **{prefix + name: each for name, each in encoder.named_parameters()}}
+    drawn = dict(encoder.named_parameters())
+    if agent.share == "encoder":
+        return drawn
+    places = [f"{place}.encoder." for place in _ENCODERS[algorithm_of(learner)]]
+    copies = {place + name: each for place in places for name, each in drawn.items()}
+    return {**shared, **{name: each for name, each in copies.items() if name in shared}}
 
 
 def _encoder_class() -> Any:

@@ -70,7 +70,7 @@ class SB3Task(WatchedTask):
         self._observe = observe
         try:
             self._learning.resume()
-        except NonFiniteError:
+        except (NonFiniteError, RunFailedError):
             raise
         except Exception as error:
             said = in_a_line(error)[:300]
@@ -111,6 +111,12 @@ class SB3Task(WatchedTask):
             watch = Watch(self, optimizers, self._layout.spaced(self._shared), loss)
             try:
                 model.learn(self.agent_steps_total, callback=self._report)
+                if self._updates == 0:
+                    raise RunFailedError(
+                        f"agent.algorithm = {self._name}: makes no update in task.agent_steps = "
+                        f"{self.agent_steps_total}; give more, or see to agent.sb3.learning_starts "
+                        "and agent.sb3.gradient_steps"
+                    )
                 watch.finish(0.0)
             finally:
                 watch.remove()
