@@ -20,7 +20,7 @@ import yaml
 from torch import Tensor
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.regular_file import read_given
+from leap_rl.core.regular_file import ZIP_ERRORS, read_given
 from leap_rl.networks.parameters import Layout
 
 PREFIXES: Final = ("sb3:", "torch:")
@@ -134,7 +134,7 @@ def _member(path: str, data: bytes) -> bytes:
             return archive.read(_POLICY)
     except KeyError:
         raise ValueError(f"{path}: has no {_POLICY}, as stable-baselines3's archives do") from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except ZIP_ERRORS as error:
         raise ValueError(f"{path}: is no archive of stable-baselines3: {error}") from None
 
 
@@ -143,7 +143,7 @@ def _tensors(path: str, data: bytes) -> dict[str, Tensor]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(one.file_size for one in archive.infolist())
-    except (zipfile.BadZipFile, OSError) as error:
+    except ZIP_ERRORS as error:
         raise ValueError(f"{path}: is no file of torch.save: {error}") from None
     if unpacked > LARGEST:
         raise ValueError(f"{path}: unpacks to more than {LARGEST:,} bytes")

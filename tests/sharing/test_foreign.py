@@ -152,6 +152,23 @@ def test_what_would_be_unpickled_is_refused_and_runs_nothing(
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("damage", ["in its stream", "of a newer kind"])
+def test_an_archive_that_cannot_be_unpacked_is_refused(
+    damage: str, tmp_path: Path, refused: Refused
+) -> None:
+    file = tmp_path / "some.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("policy.pth", bytes(range(256)) * 40)
+    content = bytearray(file.read_bytes())
+    if damage == "in its stream":
+        content[30 + len("policy.pth")] ^= 0xFF  # behind the header
+    else:
+        content[content.index(b"PK\x01\x02") + 6] = 99  # the version that it takes
+    file.write_bytes(content)
+    words = ["learn", *TASK, "--task.games", '["CartPole-v1"]', "--init"]
+    assert "is no archive of stable-baselines3" in refused(*words, f"sb3:{file}")
+
+
 def test_an_archive_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ import hashlib
 import io
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -26,7 +25,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.core.regular_file import read_given
+from leap_rl.core.regular_file import ZIP_ERRORS, read_given
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.images.config import (
     CLASSES,
@@ -180,7 +179,7 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
                     if archive.getinfo(name).file_size > LARGEST_PNG:
                         raise OSError(f"{name} is larger than {LARGEST_PNG:,} bytes")
                     yield tuple(place), archive.read(name)
-    except (zipfile.BadZipFile, OSError, zlib.error, RuntimeError) as error:  # or is encrypted
+    except ZIP_ERRORS as error:
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
 
 
