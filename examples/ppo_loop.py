@@ -1,6 +1,7 @@
 """PPO as CleanRL writes it, in one function: `leap-rl` learns what its encoder starts from.
 
-leap-rl train --config minatar --agent.algorithm ppo_loop:learn --trust_imports
+leap-rl learn --task.kind gymnasium --task.games '["MinAtar/Breakout-v1"]' \\
+    --agent.algorithm ppo_loop:learn --trust_imports
 
 with this folder on PYTHONPATH. What differs from CleanRL's ppo.py is where the environments, the
 encoder and the seed come from, and two lines: `report.watch`, and `report` at an episode's end.

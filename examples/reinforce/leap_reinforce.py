@@ -2,12 +2,13 @@
 
 It knows no environment, and plays whatever `task` names:
 
-    leap-rl train --config minatar --agent.algorithm leap_reinforce:Reinforce --trust_imports
+    leap-rl learn --task.kind gymnasium --task.games '["MinAtar/Breakout-v1"]' \\
+        --agent.algorithm leap_reinforce:Reinforce --trust_imports
 
 with this folder on PYTHONPATH, or by its short name once it is installed:
 
     pip install --no-deps --no-build-isolation ./examples/reinforce
-    leap-rl train --config minatar --agent.algorithm reinforce --agent.options '{"baseline": false}'
+    leap-rl learn ... --agent.algorithm reinforce --agent.options '{"baseline": false}'
 
 T: agent steps of an unroll. B: environments. A: actions.
 """
