@@ -23,9 +23,9 @@ class RuntimeConfig:
 
     env_processes: int | Literal["auto"] = 1
     """Processes that each trainer spreads its emulators over. More than 1 pays where cores would
-    otherwise be idle, since a round has fewer tasks than there are cores. auto: one, and the cores
-    of trainers that a round has no task left for go to the tasks that still run on their machine;
-    not in studies, where such trainers serve other runs."""
+    otherwise be idle, since a round has fewer tasks than there are cores. auto: one; on
+    Ray, trainers that a round has no task left for lend their cores to the tasks that still run on
+    their machine, but for studies, where they serve other runs."""
 
     gpus_per_trainer: float | Literal["auto"] = "auto"
     """Share of a GPU that Ray sets aside for each trainer. auto: a sixteenth if agent.device is
@@ -99,7 +99,6 @@ class RuntimeConfig:
         if self.kind == "local":
             for name, holds, rule in (
                 ("trainers", self.trainers in (1, "auto"), "has one trainer"),
-                ("env_processes", not self.lends_cores, "has no other trainer, to lend its core"),
                 ("address", self.address is None, "joins no cluster"),
                 ("metrics_port", port is None, "shows no metrics"),
             ):
