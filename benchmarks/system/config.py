@@ -96,6 +96,30 @@ class BusyConfig:
 
 
 @dataclass(frozen=True)
+class LendingConfig:
+    """Simulate how busy trainers are with a task each, with and without lent cores.
+
+    The games' emulators are measured first, one after another.
+    """
+
+    games: str = "pretraining"
+    """A pool of Atari games."""
+
+    seconds: float = 1.0
+    """Processor time for each game."""
+
+    learning_us: float = 220.0
+    """Time of learning, for an agent step: all but emulation and preprocessing, as
+    `leap-rl bench throughput` splits it."""
+
+    trainers: list[int] = field(default_factory=lambda: [16, 64, 400])
+    """Numbers of trainers, and of tasks."""
+
+    cores: int = 16
+    """Of a machine, within which cores are lent."""
+
+
+@dataclass(frozen=True)
 class StartupConfig:
     """Measure the way from the command to an agent's first update, part by part."""
 
