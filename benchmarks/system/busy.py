@@ -121,7 +121,7 @@ def study_of(config: BusyConfig, *, updates: int = UPDATES) -> StudyConfig:
         "games": games[:-1],
         "held_out": games[-1:],
         "arms": ["leap"],
-        "runs": config.runs,
+        "runs": max(1, config.runs),
         "agents": 1,
         "random_agents": 1,
         "agent_steps": config.envs * UNROLL * max(1, updates // 10),
