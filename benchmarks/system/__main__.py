@@ -22,6 +22,7 @@ BENCHES: dict[str, Any] = {
     "server": config.ServerConfig,
     "crowd": config.CrowdConfig,
     "busy": config.BusyConfig,
+    "lending": config.LendingConfig,
     "startup": config.StartupConfig,
     "omniglot": config.OmniglotBench,
 }

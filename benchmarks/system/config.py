@@ -73,7 +73,7 @@ class CrowdConfig:
 
 @dataclass(frozen=True)
 class BusyConfig:
-    """Measure how busy trainers are: in one run alone, and in a study whose cells share them.
+    """Measure how busy trainers are: in one run, with lent cores, and in a study that shares them.
 
     Environments sleep, so that there can be more trainers than cores. A run's tasks are as many as
     there are trainers, and the longest takes twice as long as the shortest.
@@ -83,13 +83,40 @@ class BusyConfig:
     """Logical CPUs, with a trainer each."""
 
     runs: int = 4
-    """Meta-training runs of the study."""
+    """Meta-training runs of the study; 0 leaves it out."""
 
     meta_steps: int = 8
     """Of each."""
 
     task_s: float = 10.0
-    """Seconds of the shortest task."""
+    """Seconds of the shortest task. Cores are lent to tasks that last for 20 s more."""
+
+    envs: int = 1
+    """Environments of a task, which sleep one after the other; lent cores need several."""
+
+
+@dataclass(frozen=True)
+class LendingConfig:
+    """Simulate how busy trainers are with a task each, with and without lent cores.
+
+    The games' emulators are measured first, one after another.
+    """
+
+    games: str = "pretraining"
+    """A pool of Atari games."""
+
+    seconds: float = 1.0
+    """Processor time for each game."""
+
+    learning_us: float = 220.0
+    """Time of learning, for an agent step: all but emulation and preprocessing, as
+    `leap-rl bench throughput` splits it."""
+
+    trainers: list[int] = field(default_factory=lambda: [16, 64, 400])
+    """Numbers of trainers, and of tasks."""
+
+    cores: int = 16
+    """Of a machine, within which cores are lent."""
 
 
 @dataclass(frozen=True)

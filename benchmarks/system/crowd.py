@@ -56,25 +56,33 @@ class Crowd:
     async def play(self, index: int) -> None:
         """Be one trainer, until it has a task of the next meta-step."""
         claim = messages.Claim(trainer=f"trainer-{index}", incarnation=1, number=1)
-        work = await self.server.claim.remote(claim, False)
+        claim, work = await self._assigned(claim, await self.server.claim.remote(claim, False))
+        opened = work.ticket.round
         task_s = self.config.seconds * (1 + (SLOWEST - 1) * index / self.trainers)
         if index % DIES == DIES - 1:
             await self._stream(work.ticket, index, task_s / 2)
             await self.server.trainer_lost.remote(claim.trainer, "it died")
             claim = replace(claim, incarnation=2)
-            work = await self.server.claim.remote(claim, False)
-        await self._stream(work.ticket, index, task_s)
-        claim = replace(claim, number=2)
-        self.completed += 1
-        if self.completed == self.trainers:
-            self.last_complete_s = time.monotonic()
-        answer = await self.server.complete.remote(self._complete(work.ticket, claim, task_s))
-        work = answer.next
+            claim, work = await self._assigned(claim, await self.server.claim.remote(claim, False))
+        while work.ticket.round == opened:  # the slot of a dead one may come after its own
+            await self._stream(work.ticket, index, task_s)
+            claim = replace(claim, number=claim.number + 1)
+            self.completed += 1
+            if self.completed == self.trainers:
+                self.last_complete_s = time.monotonic()
+            answer = await self.server.complete.remote(self._complete(work.ticket, claim, task_s))
+            claim, work = await self._assigned(claim, answer.next)
+        self.waits_s.append(time.monotonic() - self.last_complete_s)
+
+    async def _assigned(
+        self, claim: messages.Claim, work: messages.Work
+    ) -> tuple[messages.Claim, messages.Assignment]:
+        """Claim until there is a task."""
         while not isinstance(work, messages.Assignment):
             await self.server.await_work.remote()
             claim = replace(claim, number=claim.number + 1)
             work = await self.server.claim.remote(claim, False)
-        self.waits_s.append(time.monotonic() - self.last_complete_s)
+        return claim, work
 
     async def _stream(self, ticket: messages.Ticket, index: int, seconds: float) -> None:
         """Stream for a while, one message at a time on its way."""

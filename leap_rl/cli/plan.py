@@ -59,7 +59,7 @@ class PlanConfig(TrainConfig):
             return 1
         if self.runtime.trainers != "auto":
             return self.runtime.trainers
-        return min(trainers_here(self.runtime.env_processes), self.meta.batch_size)
+        return min(trainers_here(self.runtime.own_env_processes), self.meta.batch_size)
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
@@ -86,7 +86,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,
-        env_processes=config.runtime.env_processes,
+        env_processes=config.runtime.own_env_processes,
         **validation,
     )
     metrics["assumed"] = plan.assumptions(rates, given=given is not None)

@@ -110,6 +110,9 @@ class NormalizedVector(GameVector):
         self.moments.restore({name.removeprefix(_PREFIX): own[name] for name in own})
         return self._standardised(self._games.restore(theirs))
 
+    def move_to(self, other: GameVector) -> None:
+        self._games.move_to(other)
+
     def close(self) -> None:
         self._games.close()
 

@@ -168,6 +168,12 @@ class GameVector:
         """Resume from a state in place of `reset`; the same actions then give the same bits."""
         return self._envs.restore(state)
 
+    def move_to(self, other: GameVector) -> None:
+        """Continue in the environments of a vector made alike, to the same bits; close the own."""
+        other.restore(self._envs.state())
+        self._envs.close()
+        self._envs = other._envs
+
     def close(self) -> None:
         self._envs.close()
 

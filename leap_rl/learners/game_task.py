@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,13 @@ class GameTask(DescentTask):
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(**learner.descent_arguments())
         self._config = learner.task
-        self.envs = learner.make_envs(spec.game)(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
+        seed = derive_seed(spec.seed, Purpose.ENVIRONMENTS)
+        self.envs = learner.make_envs(spec.game)(seed)
+        self.env_processes = learner.env_processes
+        suite, config = learner.suite, learner.task
+        own = suite.own_vector(config, spec.game)  # which is stepped whole
+        self._can_spread = learner.spreads_environments and own is None
+        self._make_envs = partial(suite.make_envs, config, spec.game, seed=seed)
         self._accounting = EpisodeAccounting(self._config.num_envs)
         self._played = 0  # agent steps of the newest unroll
 
@@ -42,6 +49,13 @@ class GameTask(DescentTask):
 
     def close(self) -> None:
         self.envs.close()
+
+    def spread(self, processes: int) -> None:
+        """Spread the environments over other processes, where they can be; to the same bits."""
+        processes = min(processes, self._config.num_envs)
+        if self._can_spread and processes != self.env_processes:
+            self.envs.move_to(self._make_envs(processes=processes))
+            self.env_processes = processes
 
     def observation_statistics(self) -> dict[str, Tensor]:
         """Return copies of what observations are normalised by, float64 [V] each; none if not."""

@@ -43,7 +43,7 @@ class _Options:
         if not 0 <= self.seed < 2**SEED_BITS:
             raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
         runtime, task, device = self.runtime, self.task, self.agent.device
-        if task.is_sized and runtime.env_processes > task.num_envs:
+        if task.is_sized and runtime.own_env_processes > task.num_envs:
             raise ValueError(
                 f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
                 f"{task.num_envs}, the emulators that they share"
@@ -52,7 +52,7 @@ class _Options:
         if learner is not None:
             # A frozen dataclass is set through object.
             object.__setattr__(self, "agent", learner.without_others(self.agent))
-            learner.check(task, self.agent, runtime.env_processes)
+            learner.check(task, self.agent, runtime.own_env_processes)
         share = runtime.gpus_per_trainer
         if share != "auto" and (share > 0) != (device == "cuda"):
             raise ValueError(

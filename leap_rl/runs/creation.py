@@ -146,7 +146,7 @@ def resolve(config: C) -> C:
     config = replace(config, task=config.task.suite.resolve(config.task))
     learner = make_tasks(config)
     # Now that its module may be imported: of package:Learner nothing was known before.
-    learner.check(config.task, config.agent, config.runtime.env_processes)
+    learner.check(config.task, config.agent, config.runtime.own_env_processes)
     kind_of(config).check_learner(config, learner)
     config = replace(config, agent=learner.resolved_agent())
     if computes_here(config):  # otherwise each trainer does so on its own

@@ -121,6 +121,7 @@ def _run_rounds(
             close_after_s=meta.close_after_s if meta else None,
         ),
         keep_checkpoints=config.runtime.keep_checkpoints,
+        lends_cores=config.runtime.lends_cores,
         on_divergence=config.task.on_divergence,
         on_fault_point=on_fault_point,
     )
@@ -170,7 +171,7 @@ def ray_options(runtime: RuntimeConfig, agent: AgentConfig) -> dict[str, Any]:
     return {
         "trainers": None if runtime.trainers == "auto" else runtime.trainers,
         "address": runtime.address,
-        "trainer_cores": runtime.env_processes,
+        "trainer_cores": runtime.own_env_processes,
         "trainer_gpus": gpus,
         "metrics_port": runtime.metrics_port,
     }

@@ -333,6 +333,6 @@ def make_tasks(config: Config) -> Learner:
         task=config.task,
         agent=config.agent,
         loss_difference=meta.loss_difference if meta else "next_batch",
-        env_processes=config.runtime.env_processes,
+        env_processes=config.runtime.own_env_processes,
         second_order=meta is not None and meta.differentiates_updates,
     )

@@ -159,7 +159,7 @@ class StudyConfig:
             return cores() if self.processes == "auto" else self.processes
         if self.runtime.trainers != "auto":
             return self.runtime.trainers
-        return max(1, cores() // self.runtime.env_processes)
+        return max(1, cores() // self.runtime.own_env_processes)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:

@@ -21,9 +21,11 @@ class RuntimeConfig:
     """Trainers, each of which trains one task at a time on one core. auto: one for each core of
     this machine or cluster, but no more than a round has slots."""
 
-    env_processes: int = 1
+    env_processes: int | Literal["auto"] = 1
     """Processes that each trainer spreads its emulators over. More than 1 pays where cores would
-    otherwise be idle, since a round has fewer tasks than there are cores."""
+    otherwise be idle, since a round has fewer tasks than there are cores. auto: one; on
+    Ray, trainers that a round has no task left for lend their cores to the tasks that still run on
+    their machine, but for studies, where they serve other runs."""
 
     gpus_per_trainer: float | Literal["auto"] = "auto"
     """Share of a GPU that Ray sets aside for each trainer. auto: a sixteenth if agent.device is
@@ -71,8 +73,8 @@ class RuntimeConfig:
             raise ValueError(f"runtime.kind = {self.kind!r}: must be local or ray")
         enough = self.trainers == "auto" or self.trainers >= 1
         self._require("trainers", enough, "must be at least 1, or auto")
-        for name in ("env_processes", "max_attempts"):
-            self._require(name, getattr(self, name) >= 1, "must be at least 1")
+        self._require("env_processes", self.own_env_processes >= 1, "must be at least 1, or auto")
+        self._require("max_attempts", self.max_attempts >= 1, "must be at least 1")
         for name in ("stream_every_s", "snapshot_every_s", "lease_s"):
             self._require(name, getattr(self, name) > 0, "must be greater than 0")
         self._require("max_driver_restarts", self.max_driver_restarts >= 0, "must be at least 0")
@@ -107,6 +109,16 @@ class RuntimeConfig:
             "the cluster of runtime.address has pages of its own; give the port to its nodes, as "
             "in ray start --metrics-export-port, and null here",
         )
+
+    @property
+    def lends_cores(self) -> bool:
+        """Whether trainers without a task lend their cores."""
+        return self.env_processes == "auto"
+
+    @property
+    def own_env_processes(self) -> int:
+        """Environment processes of each trainer, lent cores aside."""
+        return 1 if self.env_processes == "auto" else self.env_processes
 
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:

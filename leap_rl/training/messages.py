@@ -63,6 +63,9 @@ class Claim:
     """Counts the starts of the trainer, from 1: a new one frees what the old one held."""
     number: int
     """Counts the claims of an incarnation: the same number gets the same answer."""
+    node: str | None = None
+    """The machine on which it lends its core while it has no task, and borrows others' while it has
+    one; none where it does neither."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,6 +211,8 @@ class Continue:
     """Segments that a crash cannot lose any more."""
     pace: float = 1.0
     """The factor by which streams and snapshots are to be rarer than asked for; at least 1."""
+    env_processes: int | None = None
+    """Processes that the task's environments may be spread over now; none for as many as so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,6 +32,8 @@ class RunSpec:
     snapshot_every_s: float
     lease_policy: LeasePolicy
     keep_checkpoints: int | None = None
+    lends_cores: bool = False
+    """Whether trainers without a task lend their cores to those of their machine that have one."""
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     """Identifies this driver in the leases of its trainers."""
     on_divergence: OnDivergence = "stop"
@@ -63,8 +65,10 @@ class RunSpec:
             snapshot_every_s=self.snapshot_every_s,
         )
 
-    def make_trainer(self, *, name: str, incarnation: int, server: ServerClient) -> Trainer:
-        """Make a trainer that reaches the server by ``server``.
+    def make_trainer(
+        self, *, name: str, incarnation: int, server: ServerClient, node: str | None = None
+    ) -> Trainer:
+        """Make a trainer that reaches the server by ``server``; ``node`` as of `messages.Claim`.
 
         Raises:
             UnfitMachineError: This machine cannot compute the run's tasks.
@@ -79,5 +83,6 @@ class RunSpec:
             server=server,
             make_task=self.make_task,
             method=self.method,
+            node=node,
             on_fault_point=self.on_fault_point,
         )

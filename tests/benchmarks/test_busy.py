@@ -12,6 +12,7 @@ import pytest
 from benchmarks.system.busy import rank, study_of
 from benchmarks.system.config import BusyConfig, CrowdConfig
 from benchmarks.system.crowd import measure, run_spec_of
+from benchmarks.system.lending import Cost, busy, meta_step
 from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
@@ -108,6 +109,16 @@ def test_the_benchmarks_tasks_take_from_once_to_twice_as_long() -> None:
     assert study.task.agent_steps == 500
     step_s = [float(game.rpartition("=")[2]) for game in study.members]
     assert step_s == [0.02, 0.03, 0.04]
+
+
+def test_lent_cores_halve_what_is_left_of_emulation() -> None:
+    costs = [Cost(1.0, 0.0), Cost(3.0, 0.0), Cost(1.0, 0.0), Cost(0.0, 3.0)]
+    assert meta_step(costs[:2], lends=False) == pytest.approx(3.0)
+    assert meta_step(costs[:2], lends=True) == pytest.approx(2.0)
+    assert meta_step(costs[2:], lends=True) == pytest.approx(3.0)  # learning is not spread
+    assert busy(costs[:2], 2, lends=False) == pytest.approx(2 / 3)
+    assert busy(costs[:2], 1, lends=True) == pytest.approx(2 / 3)  # machines of one core
+    assert busy(costs[:2], 2, lends=True) == pytest.approx(1.0)
 
 
 @pytest.mark.slow

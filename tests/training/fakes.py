@@ -277,9 +277,10 @@ class FakeTasks:
     bad_update: int | None = None
     made: list[FakeTask] = field(default_factory=list)
     frames_per_agent_step: int = 0
+    make: type[FakeTask] = FakeTask
 
     def __call__(self, spec: TaskSpec) -> FakeTask:
-        self.made.append(FakeTask(spec, self.updates, self.bad_update))
+        self.made.append(self.make(spec, self.updates, self.bad_update))
         return self.made[-1]
 
     def restores(self, game: str) -> bool:

@@ -15,7 +15,16 @@ import pytest
 from leap_rl.core.errors import ProtocolError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.prometheus import SERIES
-from leap_rl.training.messages import Abandon, Assignment, Continue, Counted, Finished, Ticket, Wait
+from leap_rl.training.messages import (
+    Abandon,
+    Assignment,
+    Continue,
+    Counted,
+    Finished,
+    Ticket,
+    Wait,
+    Work,
+)
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.rounds import Counters
 from tests.training.fakes import (
@@ -61,6 +70,32 @@ def test_the_slowest_games_come_first_once_their_speeds_are_known(folder: RunFol
     counted = server.complete(complete(first.ticket, claim("a", 2)))
     assert isinstance(counted, Counted)
     assert assigned(counted.next).ticket.slot == 2
+
+
+def test_cores_without_a_task_are_lent_on_their_machine(folder: RunFolder) -> None:
+    server = make_server(folder, FakePlan(batch=3))
+
+    def claims(trainer: str, node: str | None) -> Work:
+        return server.claim(replace(claim(trainer), node=node))
+
+    names = {"a": "here", "b": "here", "c": "there"}
+    tickets = [assigned(claims(name, node)).ticket for name, node in names.items()]
+
+    def offered() -> list[int | None]:
+        answers = [server.stream(stream(t, n)) for t, n in zip(tickets, (5, 3, 1), strict=True)]
+        return [answer.env_processes for answer in answers if isinstance(answer, Continue)]
+
+    assert offered() == [1, 1, 1]
+    assert claims("d", "here") == claims("e", None) == Wait()
+    assert offered() == [1, 2, 1]  # b is behind a
+    assert claims("f", "here") == claims("g", "here") == Wait()
+    assert offered() == [2, 3, 1]
+    server.trainer_lost("f", "it died")
+    assert offered() == [2, 2, 1]
+    done = complete(tickets.pop(1), replace(claim("b", 2), node="here"))
+    assert server.complete(done) == Counted(next=Wait())
+    answer = server.stream(stream(tickets[0], 6))
+    assert answer == Continue(durable_n=0, env_processes=4)
 
 
 def test_a_repeated_claim_gets_the_same_answer(server: ParameterServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 from leap_rl.core.errors import RunFailedError
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.game_task import GameTask
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, Task, TaskSpec
@@ -27,10 +29,11 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.training import messages
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.trainer import trainer
 from leap_rl.training.trainer.recorder import LossMean, TaskRecorder
 from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
 from leap_rl.training.trainer.trainer import Due, Trainer
-from tests.training.fakes import SIZE, FakePlan, FakeTasks, make_server, newest_sum
+from tests.training.fakes import SIZE, FakePlan, FakeTask, FakeTasks, make_server, newest_sum
 
 BOWLS = make_learner(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=40, num_envs=1, unroll_length=1),
@@ -50,6 +53,12 @@ ATARI = make_learner(
         atari=AtariConfig(preset="noframeskip", sticky=0.25),
     ),
     agent=AgentConfig(encoder="mnih2013"),
+)
+CART_POLE = make_learner(
+    task=TaskConfig(
+        kind="gymnasium", games=["CartPole-v1"], agent_steps=300, num_envs=2, unroll_length=5
+    ),
+    agent=AgentConfig(encoder="mlp", normalize_observations=True),
 )
 
 Ended = dict[str, Any]
@@ -191,6 +200,19 @@ def test_emulators_may_be_spread_otherwise_after_a_restore() -> None:
     fresh = begin(replace(ATARI, env_processes=2), Leap(), seed=5)
     restore_snapshot(take_snapshot(task, path, recorder), *fresh)
     assert_same(end(*fresh), expected)
+
+
+@pytest.mark.parametrize("make", [ATARI, CART_POLE])
+def test_environments_may_be_spread_otherwise_on_the_way(make: Learner) -> None:
+    expected = undisturbed(make, Leap())
+    task, path, recorder = begin(make, Leap())
+    task.start(make.random_initialization(1))
+    assert isinstance(task, GameTask)
+    for updates, processes in ((10, 8), (20, 1)):
+        advance(task, path, recorder, updates)
+        task.spread(processes)
+        assert task.env_processes == min(processes, 2)  # of as many environments
+    assert_same(end(task, path, recorder), expected)
 
 
 def test_another_process_resumes_the_task(tmp_path: Path) -> None:
@@ -363,6 +385,35 @@ def test_an_abandoned_task_is_dropped_and_its_slot_filled_again(
     assert [message.ticket.attempt for message in link.completes] == [2, 1]
     path = lone_path(tasks, 0, updates=UPDATES)
     np.testing.assert_array_equal(plan.closed[0][1][0].contribution, path.gradient().numpy())
+
+
+class Spread(FakeTask):
+    """Notes over how many processes it is spread."""
+
+    env_processes = 1
+
+    def spread(self, processes: int) -> None:
+        self.env_processes = processes
+        spreads.append(processes)
+
+
+spreads: list[int] = []
+
+
+@pytest.mark.parametrize(("pays_s", "expected"), [(0.0, [3, 6, 1]), (math.inf, [])])
+def test_lent_cores_are_taken_if_they_double_those_in_use_and_given_back(
+    link: RecordingLink, monkeypatch: pytest.MonkeyPatch, pays_s: float, expected: list[int]
+) -> None:
+    spreads.clear()
+    offers, stream = iter([3, 5, 6, 1, None] * 2), link.stream
+    monkeypatch.setattr(trainer, "SPREADING_PAYS_S", pays_s)
+    monkeypatch.setattr(
+        link, "stream", lambda message: replace(stream(message), env_processes=next(offers))
+    )
+    tasks = FakeTasks(UPDATES)
+    monkeypatch.setattr(tasks, "make", Spread)
+    train(link, tasks)
+    assert spreads == 2 * expected
 
 
 def test_numbers_gone_bad_stop_the_run_by_game_slot_update_and_seed(link: RecordingLink) -> None:

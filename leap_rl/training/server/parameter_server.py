@@ -83,7 +83,7 @@ class ParameterServer:
             # arrived, and the trainer comes back with its next number.
             return messages.Wait()
         self._open.release(claim.trainer, "its trainer claimed again")
-        trainer.number, trainer.handed = claim.number, False
+        trainer.number, trainer.handed, trainer.node = claim.number, False, claim.node
         return self._next_work(claim, trainer)
 
     def _next_work(self, claim: messages.Claim, trainer: TrainerState) -> messages.Work:
@@ -156,7 +156,9 @@ class ParameterServer:
             self.counters.snapshots += 1
             self.rounds.on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
         self.rounds.on_fault_point(FaultPoint.SERVER_STREAMING)
-        return messages.Continue(durable_n=slot.durable_n)
+        return messages.Continue(
+            durable_n=slot.durable_n, env_processes=self.rounds.env_processes(slot)
+        )
 
     def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
@@ -234,6 +236,8 @@ class ParameterServer:
     def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free the slot of a trainer that the runtime says is dead."""
         self.counters.trainers_lost += 1
+        if (lost := self.rounds.trainers.get(trainer)) is not None:
+            lost.node = None
         self._open.release(trainer, cause)
 
     def fail(self, reason: str) -> None:

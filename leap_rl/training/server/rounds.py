@@ -52,6 +52,8 @@ class TrainerState:
     number: int = 0
     handed: bool = False
     """Whether that claim was answered with work."""
+    node: str | None = None
+    """As of `messages.Claim`; none of a lost one."""
 
 
 @dataclass
@@ -282,6 +284,24 @@ class Rounds:
             ),
             failure=self.open_round.failure,
         )
+
+    def env_processes(self, slot: Slot) -> int | None:
+        """Return the processes that a running slot's environments may be spread over now.
+
+        The cores of its machine's trainers without a task are divided among the slots that run
+        there; what is left over goes to those that are furthest behind. None where none is lent.
+        """
+        nodes = {name: trainer.node for name, trainer in self.trainers.items()}
+        node = nodes.get(slot.owner or "")
+        if node is None:
+            return None
+        slots = self.open_round.slots
+        running = [one for one in slots if one.owner is not None and nodes.get(one.owner) == node]
+        idle = sum(one.node == node and not one.handed for one in self.trainers.values())
+        each, left_over = divmod(idle, len(running))
+        done = {one.index: (one.progress.agent_steps, one.index) for one in running}
+        behind_it = sum(other < done[slot.index] for other in done.values())
+        return 1 + each + (behind_it < left_over)
 
     def has_counted(self, ticket: Ticket) -> bool:
         """Whether the ticket's attempt completed its slot, in the open round or the last one."""

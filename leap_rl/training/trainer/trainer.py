@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -38,6 +38,17 @@ class Due(Enum):
     """The sum so far."""
     SNAPSHOT = "snapshot"
     """The sum so far and the task's snapshot."""
+
+
+@runtime_checkable
+class SpreadTask(Protocol):
+    """A `Task` whose environments may be spread over processes, to the same bits."""
+
+    env_processes: int
+    """Processes that they are spread over."""
+
+    def spread(self, processes: int) -> None:
+        """Spread them over so many, or as many as can be used; between two updates."""
 
 
 class ServerClient(Protocol):
@@ -101,6 +112,10 @@ class StreamSchedule:
 SENT = {Due.SUM: FaultPoint.TRAINER_STREAMING, Due.SNAPSHOT: FaultPoint.TRAINER_SNAPSHOTTING}
 
 
+SPREADING_PAYS_S = 20.0
+"""A task with less time left is not spread over more processes, which take seconds to start."""
+
+
 @dataclass(kw_only=True)
 class Trainer:
     """Trains tasks until the run has no more."""
@@ -113,6 +128,8 @@ class Trainer:
     make_task: TaskFactory
     method: Method
     """The meta-learner, which makes the path that sums up a task's contribution."""
+    node: str | None = None
+    """As of `messages.Claim`."""
     on_fault_point: OnFaultPoint = no_fault
     idle_since_s: float = field(default_factory=time.monotonic)
     """When it began to wait for work, on the monotonic clock."""
@@ -173,6 +190,8 @@ class Trainer:
                     if isinstance(answer, messages.Abandon):
                         return answer
                     self.on_fault_point(SENT[due])
+                    if answer is not None and answer.env_processes is not None:
+                        _spread(task, recorder, answer.env_processes)
             recorder.end()
             # Before the end point: its batch is one that the agent never learns from.
             carried = agent_to_carry(task) if self.method.carries_agents else None
@@ -194,7 +213,12 @@ class Trainer:
 
     def _next_claim(self) -> messages.Claim:
         self._claims += 1
-        return messages.Claim(trainer=self.name, incarnation=self.incarnation, number=self._claims)
+        return messages.Claim(
+            trainer=self.name,
+            incarnation=self.incarnation,
+            number=self._claims,
+            node=self.node,
+        )
 
     def _complete(
         self,
@@ -242,6 +266,17 @@ def _stream(
         progress=recorder.progress(),
         snapshot=take_snapshot(task, path, recorder) if due is Due.SNAPSHOT else None,
     )
+
+
+def _spread(task: Task, recorder: TaskRecorder, processes: int) -> None:
+    """Take lent cores where that pays, and give back what is no longer lent."""
+    if not isinstance(task, SpreadTask):
+        return
+    left_s = recorder.working_s * (task.agent_steps_total / max(recorder.agent_steps, 1) - 1)
+    # At least twice as many, since all of them are started from scratch.
+    grows = processes >= 2 * task.env_processes and left_s >= SPREADING_PAYS_S
+    if grows or processes < task.env_processes:
+        task.spread(processes)
 
 
 def end_of_path(task: Task, *, batches: int) -> Point:

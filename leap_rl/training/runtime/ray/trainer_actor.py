@@ -154,7 +154,14 @@ class RunTrainer:
             UnfitMachineError: This machine cannot compute the run's tasks.
         """
         client = RayClient(server, run_spec.make_schedule(), waits)
-        trainer = run_spec.make_trainer(name=name, incarnation=incarnation, server=client)
+        # One that serves other runs meanwhile has no core to lend.
+        lends = waits and run_spec.lends_cores
+        trainer = run_spec.make_trainer(
+            name=name,
+            incarnation=incarnation,
+            server=client,
+            node=ray.get_runtime_context().get_node_id() if lends else None,
+        )
         return cls(client, trainer, run_spec.lease_policy.lease_s)
 
     def run(self) -> bool:
