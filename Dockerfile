@@ -10,9 +10,9 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE}
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 LABEL org.opencontainers.image.title="leap_rl" \
-      org.opencontainers.image.description="Meta-train an encoder's starting weights over Atari games with Leap" \
+      org.opencontainers.image.description="Learn the weights that agents on new games should start from" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.licenses="Apache-2.0"
 

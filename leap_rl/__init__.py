@@ -1,4 +1,4 @@
-"""leap_rl: meta-train, over many Atari games, the encoder an agent starts a new game from.
+"""leap_rl: learn the weights that agents on new games should start from, and what that saves.
 
 The method is Leap (Flennerhag et al., "Transferring Knowledge across Learning Processes",
 ICLR 2019). ``leap_rl.meta`` holds it for use in any PyTorch loop; ``leap_rl.train`` and
