@@ -24,7 +24,6 @@ from leap_rl.learners.a2c.loss import (
     Distribution,
     Targets,
     Weights,
-    a2c_gradient,
     a2c_loss,
 )
 from leap_rl.learners.a2c.returns import n_step_returns
@@ -134,7 +133,8 @@ class A2CLearner:
         self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
         self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
         self._ignored: list[Tensor] = []  # of each agent step, where any may be
-        self._unrolled: tuple[Outputs, Targets] | None = None
+        # Of the unroll whose gradient is to be taken, that of the total loss last.
+        self._unrolled: tuple[Outputs, Targets, Outputs] | None = None
 
     @property
     def shared(self) -> Tensor:
@@ -223,8 +223,9 @@ class A2CLearner:
             taken=~torch.stack(self._ignored) if self._ignored else None,
         )
         self._acted, self._outcomes, self._ignored = [], [], []
-        self._unrolled = (Outputs(logits, values), targets)
-        loss = a2c_loss(self.policies, *self._unrolled, self._weights["total"])
+        outputs = Outputs(logits, values)
+        loss, gradient = a2c_loss(self.policies, outputs, targets, self._weights["total"])
+        self._unrolled = (outputs, targets, gradient)
         return loss, Batch(observations, targets)
 
     def backward(self) -> Tensor:
@@ -261,7 +262,7 @@ class A2CLearner:
         """
         passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
         predictions = Outputs(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
-        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
+        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])[0]
 
     def state_dict(self) -> dict[str, Tensor]:
         assert not self._acted, "an unroll is under way"
@@ -292,7 +293,9 @@ class A2CLearner:
 
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
         assert self._unrolled is not None, "losses comes before its gradient"
-        gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
+        outputs, targets, gradient = self._unrolled
+        if part != "total":
+            _, gradient = a2c_loss(self.policies, outputs, targets, self._weights[part])
         device = self.flat.vector.device
         self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
         if forget:
