@@ -61,20 +61,12 @@ class CompiledConvCpu(CompiledCpu):
             *(np.zeros((0, size), dtype=np.float32) for size in sizes),
         )
 
-    def _compute(
-        self,
-        observations: NDArray[Any],
-        kept: tuple[NDArray[Any], ...],
-        logits: NDArray[Any],
-        values: NDArray[Any],
-    ) -> None:
+    def _compute(self, observations: NDArray[Any], kept: tuple[NDArray[Any], ...]) -> None:
         layers = (self._filters, self._bias, self._linear, self._start)
-        heads = (self._heads, self._heads_bias)
-        pixels, convolved, features = kept
-        _forward(observations, *layers, *heads, pixels, convolved, features, logits, values)
+        _forward(observations, *layers, self._heads, self._heads_bias, *kept)
 
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
-        pixels, convolved, features = (part[: self._rows] for part in self._kept)
+        pixels, convolved, features, _, _ = (part[: self._rows] for part in self._kept)
         vector, gradient = self._flat.vector, self._flat.grad
         features_grad = torch.empty((self._rows, FEATURES))
         _backward_to_linear(

@@ -48,48 +48,54 @@ class CompiledCpu(ForwardBackward):
         self._heads_bias = np.zeros(padded, dtype=np.float32)
         self._rows = 0  # of the unroll so far
         self._kept: tuple[NDArray[Any], ...] = ()
+        # By the first row and the last: views of what is kept, and the outputs of these rows.
+        self._views: dict[tuple[int, int], tuple[tuple[NDArray[Any], ...], Outputs]] = {}
 
     def record(self, observations: Tensor) -> Outputs:
+        """See `ForwardBackward.record`; the next unroll overwrites what is returned."""
         outputs, _ = self._forward(observations)
         self._rows += observations.shape[0]
         return outputs
+
+    def forward(self, observations: Tensor) -> Outputs:
+        outputs, _ = self._forward(observations)
+        return Outputs(*(part.clone() for part in outputs))
 
     def forget(self) -> None:
         self._rows = 0
 
     def _forward(self, observations: Tensor) -> tuple[Outputs, None]:
-        count = observations.shape[0]
-        first, last = self._rows, self._rows + count
-        if not self._kept or last > len(self._kept[0]):
-            self._make_room(last, observations)
-        outputs = Outputs(torch.empty((count, self._num_logits)), torch.empty(count))
-        kept = tuple(part[first:last] for part in self._kept)
-        self._compute(observations.numpy(), kept, *(part.numpy() for part in outputs))
+        pixels = observations.numpy()
+        rows = self._rows, self._rows + len(pixels)
+        if rows not in self._views:
+            self._views[rows] = self._view(pixels, *rows)
+        parts, outputs = self._views[rows]
+        self._compute(pixels, parts)
         return outputs, None
 
-    def _make_room(self, rows: int, observations: Tensor) -> None:
-        """Keep what the unroll has so far, in arrays of more rows."""
-        made = tuple(
-            np.zeros((rows, *like.shape[1:]), dtype=like.dtype)
-            for like in self._kept_of(observations.numpy())
-        )
-        for new, old in zip(made, self._kept, strict=False):
-            new[: self._rows] = old[: self._rows]
-        self._kept = made
+    def _view(
+        self, observations: NDArray[Any], first: int, last: int
+    ) -> tuple[tuple[NDArray[Any], ...], Outputs]:
+        """Return views of rows of what is kept, which gets room for them."""
+        if not self._kept or last > len(self._kept[0]):
+            outputs = (np.zeros(shape, dtype=np.float32) for shape in ((0, self._num_logits), 0))
+            made = tuple(
+                np.zeros((last, *like.shape[1:]), dtype=like.dtype)
+                for like in (*self._kept_of(observations), *outputs)
+            )
+            for new, old in zip(made, self._kept, strict=False):
+                new[:first] = old[:first]
+            self._kept, self._views = made, {}
+        parts = tuple(part[first:last] for part in self._kept)
+        return parts, Outputs(*map(torch.from_numpy, parts[-2:]))
 
     @abstractmethod
     def _kept_of(self, observations: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        """Return arrays of the types and shapes, but for the rows, of what is kept."""
+        """Return arrays of the types and shapes, but for the rows, of what the gradient needs."""
 
     @abstractmethod
-    def _compute(
-        self,
-        observations: NDArray[Any],
-        kept: tuple[NDArray[Any], ...],
-        logits: NDArray[Any],
-        values: NDArray[Any],
-    ) -> None:
-        """Write the outputs of observations [B, ...], and what their gradient needs."""
+    def _compute(self, observations: NDArray[Any], kept: tuple[NDArray[Any], ...]) -> None:
+        """Write what the gradient of observations [B, ...] needs, their logits and values last."""
 
 
 @kernel

@@ -49,21 +49,12 @@ class CompiledMlpCpu(CompiledCpu):
         sizes = (self._layers[0].shape[0], UNITS, UNITS)
         return tuple(np.zeros((0, size), dtype=np.float32) for size in sizes)
 
-    def _compute(
-        self,
-        observations: NDArray[Any],
-        kept: tuple[NDArray[Any], ...],
-        logits: NDArray[Any],
-        values: NDArray[Any],
-    ) -> None:
+    def _compute(self, observations: NDArray[Any], kept: tuple[NDArray[Any], ...]) -> None:
         scale = np.float32(PIXEL_SCALE if observations.dtype == np.uint8 else 1.0)
-        weight1, bias1, weight2, bias2 = self._layers
-        layers = (weight1, bias1, weight2, bias2, self._heads, self._heads_bias)
-        inputs, hidden, features = kept
-        _forward(observations, scale, *layers, inputs, hidden, features, logits, values)
+        _forward(observations, scale, *self._layers, self._heads, self._heads_bias, *kept)
 
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
-        inputs, hidden, features = (part[: self._rows] for part in self._kept)
+        inputs, hidden, features, _, _ = (part[: self._rows] for part in self._kept)
         _backward(
             self._flat.vector.numpy(),
             self._places,

@@ -11,7 +11,6 @@ from leap_rl.learners.a2c.loss import (
     Distribution,
     Targets,
     Weights,
-    a2c_gradient,
     a2c_loss,
 )
 from leap_rl.networks.actor_critic import Outputs
@@ -48,7 +47,7 @@ def exact(predictions: Outputs) -> Outputs:
 
 def test_by_hand() -> None:
     # Row 0: uniform over 3, advantage 2. Row 1: policy (1/2, 1/4, 1/4), action 1, advantage -1.
-    loss = a2c_loss(
+    loss, _ = a2c_loss(
         Categorical(3),
         Outputs(
             torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, 0.0]]), torch.tensor([1.0, 5.0])
@@ -67,7 +66,7 @@ def test_by_hand() -> None:
 
 def test_a_gaussian_by_hand() -> None:
     # Mean 1, σ = 2, action 5: z = 2. Advantage 3.
-    loss = a2c_loss(
+    loss, _ = a2c_loss(
         Gaussian(1),
         Outputs(torch.tensor([[1.0, math.log(2.0)]]), torch.zeros(1)),
         Targets(torch.tensor([[5.0]]), torch.zeros(1), torch.tensor([3.0])),
@@ -85,7 +84,7 @@ def test_the_loss_is_the_literal_one(policies: Distribution) -> None:
         exact(predictions), targets, value_coefficient=C_V, entropy_coefficient=C_E
     )
     for part, literal in zip(
-        a2c_loss(policies, predictions, targets, TOTAL), expected, strict=True
+        a2c_loss(policies, predictions, targets, TOTAL)[0], expected, strict=True
     ):
         assert part.item() == pytest.approx(literal.item(), rel=1e-6, abs=1e-12)
 
@@ -107,7 +106,7 @@ def test_the_gradient_of_each_part_is_autograds(
     at = exact(predictions)
     loss = literal_loss(at, targets, value_coefficient=C_V, entropy_coefficient=C_E)
     expected = torch.autograd.grad(getattr(loss, part), at, allow_unused=True)
-    gradient = a2c_gradient(policies, predictions, targets, weights)
+    _, gradient = a2c_loss(policies, predictions, targets, weights)
     for own, literal in zip(gradient, expected, strict=True):
         if literal is None:
             assert not own.any()
@@ -132,9 +131,9 @@ def test_actions_that_were_not_taken_are_in_no_mean(policies: Distribution) -> N
     for part in (*predictions, targets.returns, targets.advantages):
         part[~taken] = math.nan
     targets = targets._replace(taken=taken)
-    for own, exactly in zip(a2c_loss(policies, predictions, targets, TOTAL), literal, strict=True):
+    loss, gradient = a2c_loss(policies, predictions, targets, TOTAL)
+    for own, exactly in zip(loss, literal, strict=True):
         assert own.item() == pytest.approx(exactly.item(), rel=1e-6)
-    gradient = a2c_gradient(policies, predictions, targets, TOTAL)
     for own, exactly in zip(gradient, expected, strict=True):
         torch.testing.assert_close(own.double(), exactly, rtol=1e-5, atol=1e-8)
         assert not own[~taken].any()
@@ -142,7 +141,7 @@ def test_actions_that_were_not_taken_are_in_no_mean(policies: Distribution) -> N
 
 @pytest.mark.parametrize("num_actions", [1, 6, 18])
 def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
-    loss = a2c_loss(
+    loss, _ = a2c_loss(
         Categorical(num_actions),
         Outputs(torch.full((5, num_actions), 3.7), torch.zeros(5)),
         Targets(torch.zeros(5, dtype=torch.int64), torch.zeros(5), torch.zeros(5)),
@@ -155,11 +154,9 @@ def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
 def test_a_certain_policy_has_no_entropy_and_no_nan() -> None:
     predictions = Outputs(torch.tensor([[500.0, -500.0]]), torch.zeros(1))
     targets = Targets(torch.tensor([0]), torch.ones(1), torch.ones(1))
-    loss = a2c_loss(Categorical(2), predictions, targets, TOTAL)
+    loss, _ = a2c_loss(Categorical(2), predictions, targets, TOTAL)
     assert loss.entropy.item() == 0
-    gradient = a2c_gradient(
-        Categorical(2), predictions, targets, Weights(policy=1.0, entropy=-0.01)
-    )
+    _, gradient = a2c_loss(Categorical(2), predictions, targets, Weights(policy=1.0, entropy=-0.01))
     assert torch.equal(gradient.logits, torch.zeros(1, 2))
 
 
@@ -170,14 +167,14 @@ def test_what_is_not_finite_is_not_hidden(wrong: float) -> None:
         # Of an action that was not taken.
         index = (0, 1 + int(targets.actions[0]) % 3) if part == "logits" else (0,)
         getattr(predictions, part)[index] = wrong
-        loss = a2c_loss(Categorical(4), predictions, targets, TOTAL)
+        loss, _ = a2c_loss(Categorical(4), predictions, targets, TOTAL)
         assert not math.isfinite(loss.total.item())
     actions = Categorical(3).sample(torch.full((8, 3), wrong), torch.Generator().manual_seed(0))
     assert ((actions >= 0) & (actions < 3)).all()
     for number in range(4):
         predictions, targets = random_batch(Gaussian(2), 6)
         predictions.logits[0, number] = wrong
-        loss = a2c_loss(Gaussian(2), predictions, targets, TOTAL)
+        loss, _ = a2c_loss(Gaussian(2), predictions, targets, TOTAL)
         assert not math.isfinite(loss.total.item())
     actions = Gaussian(2).sample(torch.full((8, 4), wrong), torch.Generator().manual_seed(0))
     assert actions.isfinite().all()
@@ -188,11 +185,11 @@ def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory(
     policies: Distribution,
 ) -> None:
     predictions, targets = random_batch(policies, 12)
-    once = a2c_loss(policies, predictions, targets, TOTAL)
+    once, _ = a2c_loss(policies, predictions, targets, TOTAL)
     twice = Outputs(*(torch.stack([part, part], dim=1) for part in predictions))
     crossed = Outputs(twice.logits.transpose(0, 1), twice.values.t())
     again = Targets(*(torch.stack([part, part]) for part in targets[:3]))
-    repeated = a2c_loss(policies, crossed, again, TOTAL)
+    repeated, _ = a2c_loss(policies, crossed, again, TOTAL)
     for a, b in zip(once, repeated, strict=True):
         assert a.item() == pytest.approx(b.item(), abs=1e-12)
 

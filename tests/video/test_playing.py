@@ -57,8 +57,9 @@ def test_what_acts_is_the_network_that_learned(precision: Precision) -> None:
         observations = rng.integers(256, size=(2, 84, 84, 3), dtype=np.uint8)
         own = learner.act(torch.from_numpy(observations))
         assert np.array_equal(player.act(observations), own.numpy())
-        none = torch.zeros(2, dtype=torch.bool)
-        learner.record(torch.zeros(2), terminated=none, truncated=none, last_observations={})
+        none = np.zeros(2, dtype=np.bool_)
+        rewards = np.zeros(2, dtype=np.float32)
+        learner.record(rewards, terminated=none, truncated=none, last_observations={})
     task.close()
 
 

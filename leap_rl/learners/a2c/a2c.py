@@ -13,8 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.determinism import leave_cuda_undetermined
@@ -24,7 +27,6 @@ from leap_rl.learners.a2c.loss import (
     Distribution,
     Targets,
     Weights,
-    a2c_gradient,
     a2c_loss,
 )
 from leap_rl.learners.a2c.returns import n_step_returns
@@ -36,6 +38,8 @@ from leap_rl.networks.actor_critic import ActorCritic, Outputs
 from leap_rl.networks.autograd import make_forward_backward
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.parameters import flatten_parameters, layout_of
+
+_Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -132,9 +136,10 @@ class A2CLearner:
         }
         # Of each agent step, the arguments and results of `act`, and the arguments of `record`.
         self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
-        self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
-        self._ignored: list[Tensor] = []  # of each agent step, where any may be
-        self._unrolled: tuple[Outputs, Targets] | None = None
+        self._outcomes: list[tuple[_Array, _Array, _Array, Mapping[int, _Array]]] = []
+        self._ignored: list[_Array] = []  # of each agent step, where any may be
+        # Of the unroll whose gradient is to be taken, that of the total loss last.
+        self._unrolled: tuple[Outputs, Targets, Outputs] | None = None
 
     @property
     def shared(self) -> Tensor:
@@ -168,12 +173,12 @@ class A2CLearner:
 
     def record(
         self,
-        rewards: Tensor,
+        rewards: NDArray[np.float32],
         *,
-        terminated: Tensor,
-        truncated: Tensor,
-        last_observations: Mapping[int, Tensor],
-        ignored: Tensor | None = None,
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        last_observations: Mapping[int, NDArray[Any]],
+        ignored: NDArray[np.bool_] | None = None,
     ) -> None:
         """Take the outcome of the last `act`.
 
@@ -202,29 +207,34 @@ class A2CLearner:
         observations, predictions, actions = zip(*self._acted, strict=True)
         logits, values = (torch.stack(parts) for parts in zip(*predictions, strict=True))
         *ends, last_observations = zip(*self._outcomes, strict=True)
-        rewards, terminated, truncated = (torch.stack(parts) for parts in ends)
-        truncation_values = torch.zeros_like(rewards)
-        cut_off = truncated & ~terminated
-        last = [last_observations[t][b] for t, b in cut_off.nonzero().tolist()]
-        if last:
-            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values.cpu()
-        returns = n_step_returns(
-            rewards.clamp(-self._reward_clip, self._reward_clip),
-            terminated=terminated,
-            truncated=truncated,
-            truncation_values=truncation_values,
-            bootstrap_values=self.passes.forward(next_observations).values.cpu(),
-            gamma=self._settings.gamma,
+        rewards, terminated, truncated = map(np.array, ends)
+        truncation_values = np.zeros_like(rewards)
+        if any(last_observations):
+            cut_off = truncated & ~terminated
+            last = [last_observations[t][b] for t, b in np.argwhere(cut_off).tolist()]
+            if last:
+                truncation_values[cut_off] = self._values(torch.from_numpy(np.stack(last)))
+        returns = torch.from_numpy(
+            n_step_returns(
+                rewards,
+                terminated=terminated,
+                truncated=truncated,
+                truncation_values=truncation_values,
+                bootstrap_values=self._values(next_observations),
+                gamma=self._settings.gamma,
+                clip=self._reward_clip,
+            )
         )
         targets = Targets(
             torch.stack(actions),
             returns=returns,
             advantages=returns - values,
-            taken=~torch.stack(self._ignored) if self._ignored else None,
+            taken=torch.from_numpy(~np.array(self._ignored)) if self._ignored else None,
         )
         self._acted, self._outcomes, self._ignored = [], [], []
-        self._unrolled = (Outputs(logits, values), targets)
-        loss = a2c_loss(self.policies, *self._unrolled, self._weights["total"])
+        outputs = Outputs(logits, values)
+        loss, gradient = a2c_loss(self.policies, outputs, targets, self._weights["total"])
+        self._unrolled = (outputs, targets, gradient)
         return loss, Batch(observations, targets)
 
     def backward(self) -> Tensor:
@@ -261,7 +271,7 @@ class A2CLearner:
         """
         passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
         predictions = Outputs(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
-        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
+        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])[0]
 
     def state_dict(self) -> dict[str, Tensor]:
         assert not self._acted, "an unroll is under way"
@@ -290,9 +300,14 @@ class A2CLearner:
         self.step_length = None if length is None else float(length)
         self.passes.refresh()
 
+    def _values(self, observations: Tensor) -> NDArray[np.float32]:
+        return self.passes.forward(observations).values.cpu().contiguous().numpy()
+
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
         assert self._unrolled is not None, "losses comes before its gradient"
-        gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
+        outputs, targets, gradient = self._unrolled
+        if part != "total":
+            _, gradient = a2c_loss(self.policies, outputs, targets, self._weights[part])
         device = self.flat.vector.device
         self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
         if forget:

@@ -54,22 +54,16 @@ def _entropy(logits: Any, log_sum: float) -> float:
 
 
 @kernel
-def _add_softmax_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-    for n in range(len(actions)):
-        log_sum = _log_sum(logits[n])
-        sums[0] -= (logits[n, actions[n]] - log_sum) * advantages[n]
-        sums[1] += _entropy(logits[n], log_sum)
-
-
-@kernel
-def _write_softmax_gradient(
-    logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
+def _write_softmax_losses(
+    logits: Any, actions: Any, advantages: Any, weights: Any, sums: Any, logits_grad: Any
 ) -> None:
     of_policy, of_entropy = weights
     count = len(actions)
     for n in range(count):
         log_sum = _log_sum(logits[n])
         entropy = _entropy(logits[n], log_sum)
+        sums[0] -= (logits[n, actions[n]] - log_sum) * advantages[n]
+        sums[1] += entropy
         for a in range(logits.shape[1]):
             log_policy = logits[n, a] - log_sum
             policy = math.exp(log_policy)
@@ -118,41 +112,31 @@ class Categorical:
     def mode(self, logits: Tensor) -> Tensor:
         return logits.argmax(-1)
 
-    add_losses = staticmethod(_add_softmax_losses)
-    write_gradient = staticmethod(_write_softmax_gradient)
+    write_losses = staticmethod(_write_softmax_losses)
 
 
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 
 
 @kernel
-def _add_normal_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-    size = actions.shape[1]
-    for n in range(len(actions)):
+def _write_normal_losses(
+    logits: Any, actions: Any, advantages: Any, weights: Any, sums: Any, logits_grad: Any
+) -> None:
+    of_policy, of_entropy = weights
+    count, size = actions.shape
+    for n in range(count):
         log_policy, entropy = 0.0, 0.0
         for d in range(size):
             mean, log_std = 1.0 * logits[n, d], 1.0 * logits[n, size + d]
             z = (actions[n, d] - mean) * math.exp(-log_std)
             log_policy -= 0.5 * z * z + log_std + _HALF_LOG_2PI
             entropy += log_std + _HALF_LOG_2PI + 0.5
-        sums[0] -= log_policy * advantages[n]
-        sums[1] += entropy
-
-
-@kernel
-def _write_normal_gradient(
-    logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
-) -> None:
-    of_policy, of_entropy = weights
-    count, size = actions.shape
-    for n in range(count):
-        for d in range(size):
-            mean, log_std = 1.0 * logits[n, d], 1.0 * logits[n, size + d]
-            z = (actions[n, d] - mean) * math.exp(-log_std)
             by_mean = -advantages[n] * z * math.exp(-log_std)
             by_log_std = advantages[n] * (1.0 - z * z)
             logits_grad[n, d] = of_policy * by_mean / count
             logits_grad[n, size + d] = (of_policy * by_log_std + of_entropy) / count
+        sums[0] -= log_policy * advantages[n]
+        sums[1] += entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +162,4 @@ class Gaussian:
     def mode(self, logits: Tensor) -> Tensor:
         return logits[..., : self.size]
 
-    add_losses = staticmethod(_add_normal_losses)
-    write_gradient = staticmethod(_write_normal_gradient)
+    write_losses = staticmethod(_write_normal_losses)

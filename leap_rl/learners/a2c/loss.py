@@ -52,13 +52,19 @@ class Distribution(Protocol):
     def mode(self, logits: Tensor) -> Tensor:
         """Return the most probable action of each row of logits."""
 
-    def add_losses(self, logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-        """Add the agent steps' terms of the policy and of the entropy to the sums [2]."""
-
-    def write_gradient(
-        self, logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
+    def write_losses(
+        self,
+        logits: Any,
+        actions: Any,
+        advantages: Any,
+        weights: Any,
+        sums: Any,
+        logits_grad: Any,
     ) -> None:
-        """Write the gradient by the logits, [N, L], of the means of both, weighted by two."""
+        """Add the agent steps' terms of the policy and of the entropy to the sums [2].
+
+        Write the gradient by the logits, [N, L], of the means of both, weighted by two numbers.
+        """
 
 
 class Targets(NamedTuple):
@@ -86,38 +92,32 @@ class Weights(NamedTuple):
 
 
 def a2c_loss(
-    policies: Distribution, predictions: Outputs, targets: Targets, total: Weights
-) -> A2CLoss:
-    """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
-    logits, values, actions, returns, advantages = _arrays(*_only_taken(predictions, targets))
-    sums = torch.zeros(3, dtype=torch.float64)
-    # Of policy, value and entropy: the distribution adds to the first and the last.
-    of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
-    policies.add_losses(logits, actions, advantages, of_policies)
-    _add_losses(values, returns, of_values)
-    parts = sums.div_(len(values)).tolist()
-    policy, value, entropy = (weight * part for weight, part in zip(total, parts, strict=True))
-    whole = torch.tensor([policy + value + entropy, *parts], dtype=torch.float64)
-    return A2CLoss(*whole.unbind())
-
-
-def a2c_gradient(
     policies: Distribution, predictions: Outputs, targets: Targets, weights: Weights
-) -> Outputs:
-    """Return the gradient of the weighted sum of the loss's parts by the predictions."""
+) -> tuple[A2CLoss, Outputs]:
+    """Return the loss of a batch of agent steps, its parts weighted as given in the total.
+
+    With it comes the total's gradient by the predictions.
+    """
     kept, of_kept = _only_taken(predictions, targets)
     logits, values, actions, returns, advantages = _arrays(kept, of_kept)
     gradient = Outputs(*(torch.empty(part.shape) for part in kept))
     logits_grad = gradient.logits.flatten(0, -2).numpy()
-    of_policies = (weights.policy, weights.entropy)
-    policies.write_gradient(logits, actions, advantages, of_policies, logits_grad)
-    _write_gradient(values, returns, weights.value, gradient.values.view(-1).numpy())
+    sums = torch.zeros(3, dtype=torch.float64)
+    # Of policy, value and entropy: the distribution adds to the first and the last.
+    of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
+    own = (weights.policy, weights.entropy)
+    policies.write_losses(logits, actions, advantages, own, of_policies, logits_grad)
+    _write_losses(values, returns, weights.value, of_values, gradient.values.view(-1).numpy())
+    parts = sums.div_(len(values)).tolist()
+    policy, value, entropy = (weight * part for weight, part in zip(weights, parts, strict=True))
+    whole = torch.tensor([policy + value + entropy, *parts], dtype=torch.float64)
+    loss = A2CLoss(*whole.unbind())
     if targets.taken is None:
-        return gradient
-    whole = Outputs(*(torch.zeros(part.shape) for part in predictions))
-    for part, rows in zip(whole, gradient, strict=True):
+        return loss, gradient
+    spread = Outputs(*(torch.zeros(part.shape) for part in predictions))
+    for part, rows in zip(spread, gradient, strict=True):
         part[targets.taken] = rows
-    return whole
+    return loss, spread
 
 
 def _only_taken(predictions: Outputs, targets: Targets) -> tuple[Outputs, Targets]:
@@ -139,14 +139,9 @@ def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any,
 
 
 @kernel
-def _add_losses(values: Any, returns: Any, sums: Any) -> None:
-    for n in range(len(values)):
-        error = 1.0 * returns[n] - values[n]
-        sums[0] += error * error
-
-
-@kernel
-def _write_gradient(values: Any, returns: Any, weight: float, values_grad: Any) -> None:
+def _write_losses(values: Any, returns: Any, weight: float, sums: Any, values_grad: Any) -> None:
     count = len(values)
     for n in range(count):
+        error = 1.0 * returns[n] - values[n]
+        sums[0] += error * error
         values_grad[n] = weight * 2.0 * (1.0 * values[n] - returns[n]) / count

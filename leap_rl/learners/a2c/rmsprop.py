@@ -21,7 +21,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.kernels import kernel
@@ -52,7 +54,6 @@ class RMSProp:
         self._alpha = alpha
         self._eps = eps
 
-    @torch.no_grad()
     def step(self, shared_size: int, *, grad_scale: float = 1.0) -> float:
         """Take a step along the gradient times `grad_scale`; the gradient stays as it is.
 
@@ -81,11 +82,12 @@ class RMSProp:
 
     def _step_compiled(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
         flat = self._flat
-        squares = torch.zeros((2, _LANES), dtype=torch.float64)
+        squares = np.zeros((2, _LANES))
         # A float32 array, as numba takes a Python number for a float64.
-        rates = torch.tensor(
-            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
-        ).numpy()
+        rates = np.array(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction],
+            dtype=np.float32,
+        )
         _step(
             flat.vector.numpy(),
             flat.grad.numpy(),
@@ -93,11 +95,11 @@ class RMSProp:
             flat.spare.numpy(),
             shared_size,
             rates,
-            squares.numpy(),
+            squares,
         )
-        shared, others = squares
-        return shared.sum().item(), others.sum().item()
+        return _sum(squares[0]), _sum(squares[1])
 
+    @torch.no_grad()
     def _step_torch(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
         flat, mean_square = self._flat, self.mean_square
         theta, grad, new_theta = flat.vector, flat.grad * grad_scale, flat.spare
@@ -123,9 +125,14 @@ def norm(vector: Tensor) -> float:
     """Return the length of a flat vector, float32 [N] on any device, summed in float64."""
     if vector.device.type != "cpu":
         return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-    squares = torch.zeros(_LANES, dtype=torch.float64)
-    _add_squares(vector.view(-1, _LANES).numpy(), squares.numpy())
-    return math.sqrt(squares.sum())
+    squares = np.zeros(_LANES)
+    _add_squares(vector.numpy().reshape(-1, _LANES), squares)
+    return math.sqrt(_sum(squares))
+
+
+def _sum(lanes: NDArray[np.float64]) -> float:
+    """Return the sum of the lanes, in torch's order."""
+    return torch.from_numpy(lanes).sum().item()
 
 
 @kernel
