@@ -145,7 +145,8 @@ def test_patience_ends_a_task_and_a_snapshot_keeps_it(data: Path) -> None:
     assert not carried.done
 
 
-SMALL = ["--task.images.updates", "3", "--task.images.batch_size", "8"]
+SMALL = ["--task.images.batch_size", "8", "--task.images.updates", "250"]
+SMALL += ["--task.images.patience", "2"]
 
 
 def options(data: Path, *more: str) -> list[str]:
@@ -170,9 +171,10 @@ def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned
     assert main(["resume", str(torn)]) == 0
     assert initializations(torn) == initializations(whole)
     assert len(set(initializations(whole))) == 3
+    *_, last = (json.loads(one) for one in (whole / "metrics.jsonl").open())
+    assert 6 * 8 <= last["examples"] < 2 * 20 * 8, "each task ends by its patience"
     learn = ["--config", "multi_cv_paper", "--task.data", str(data), "--init", str(whole)]
     learn += [*SMALL, *LOCALLY, "--task.games", '["fashion"]']
-    learn += ["--task.images.updates", "250", "--task.images.patience", "2"]
     learn += ["--task.images.test", "true", "--run_dir", str(tmp_path / "learned")]
     assert main(["learn", *learn]) == 0
     assert "test error" in capsys.readouterr().out
