@@ -79,7 +79,7 @@ def measure(config: LendingConfig, progress: Callable[[str], None]) -> dict[str,
         "bench": "lending",
         "emulation_us": emulation_us,
         "learning_us": config.learning_us,
-        "cores": config.cores,
+        "cores_of_a_machine": config.cores,
         "loads": loads,
         **circumstances(),
     }
@@ -129,7 +129,7 @@ def table(metrics: Mapping[str, Any]) -> str:
     lines = [
         f"{len(times)} games: emulation takes {times[0]} to {times[-1]} us of processor time an "
         f"agent step, learning {metrics['learning_us']:g}",
-        f"{metrics['processor']}; machines of {metrics['cores']} cores; simulated",
+        f"{metrics['processor']}; machines of {metrics['cores_of_a_machine']} cores; simulated",
         "",
         f"  {'trainers':>8}  {'busy':>6}  {'with lent cores':>15}",
     ]

@@ -188,6 +188,8 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
         ValueError, match=r"env_processes = 2: has no effect with task\.kind = quadratic"
     ):
         read(ROOT / "configs/debug.yaml", "--runtime.env_processes", "2")
+    runtime = read(ROOT / "configs/debug.yaml", "--runtime.env_processes", "auto").runtime
+    assert (runtime.lends_cores, runtime.own_env_processes) == (True, 1)
 
 
 @pytest.mark.parametrize("name", ["minatar", "gymnasium_cart_pole", "atari_paper", "minatar_ppo"])

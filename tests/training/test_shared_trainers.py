@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from leap_rl.core.errors import UnfitMachineError
-from tests.training.fakes import ray_module
+from leap_rl.meta.gradient_path import NoMethod
+from leap_rl.training.run_spec import RunSpec
+from leap_rl.training.server.rounds import LeasePolicy
+from tests.training.fakes import FakePlan, FakeTasks, ray_module
 
 Visit = Callable[[], bool]
 
@@ -114,6 +117,27 @@ def test_what_is_wrong_with_its_process_or_machine_ends_it(
     with pytest.raises(type(error)):
         serve(fake, monkeypatch)
     assert fake.failed == {}
+
+
+def test_a_trainer_that_serves_other_runs_lends_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ray_module("trainer_actor")
+    context = SimpleNamespace(get_node_id=lambda: "here")
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    nodes = []
+    for lends, waits in ((True, True), (True, False), (False, True)):
+        run_spec = RunSpec(
+            run_dir="",
+            fingerprint="",
+            method=NoMethod(),
+            make_task=FakeTasks(),
+            make_plan=lambda folder: FakePlan(),
+            stream_every_s=2.0,
+            snapshot_every_s=60.0,
+            lease_policy=LeasePolicy(lease_s=60.0, max_attempts=3),
+            lends_cores=lends,
+        )
+        nodes.append(module.RunTrainer.of(run_spec, "t", 1, None, waits=waits).trainer.node)
+    assert nodes == ["here", None, None]
 
 
 def test_of_a_trainer_that_died_every_run_hears(monkeypatch: pytest.MonkeyPatch) -> None:
