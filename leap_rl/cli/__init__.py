@@ -176,4 +176,6 @@ commands:
 
 start here:
   leap-rl doctor
+  leap-rl study --games CartPole-v1 leap_rl/CartPole-v1@gravity=5.0 --arms leap --quick \\
+    --held_out leap_rl/CartPole-v1@gravity=20.0
   leap-rl train --config demo --run_dir runs/mine"""

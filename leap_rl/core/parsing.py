@@ -136,6 +136,7 @@ class _HelpFormatter(jsonargparse.DefaultHelpFormatter, RawDescriptionHelpFormat
 def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
     """Return a parser to copy: making one takes 0.2 s, and an evaluation reads many configs."""
     parser = jsonargparse.ArgumentParser(
+        usage="%(prog)s [OPTIONS]",  # some hundred, which would stand above the description
         description=getdoc(config),
         exit_on_error=False,
         formatter_class=_HelpFormatter,

@@ -41,10 +41,12 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
     assert "usage: leap-rl" in capsys.readouterr().out
 
 
-def test_a_description_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_comes_first_and_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["evaluate", "--help"])
-    assert "\n  --init NAME=RUN,RUN,...\n" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert text.startswith("usage: leap-rl evaluate [OPTIONS]\n\n")
+    assert "\n  --init NAME=RUN,RUN,...\n" in text
 
 
 def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
