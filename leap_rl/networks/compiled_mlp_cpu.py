@@ -62,8 +62,8 @@ class CompiledMlpCpu(CompiledCpu):
             inputs,
             hidden,
             features,
-            logits_grad.contiguous().flatten(0, 1).numpy(),
-            values_grad.contiguous().flatten().numpy(),
+            logits_grad.flatten(0, 1).contiguous().numpy(),
+            values_grad.flatten().contiguous().numpy(),
         )
 
 
