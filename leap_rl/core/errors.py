@@ -23,6 +23,10 @@ class UnfitMachineError(RunFailedError):
     """A trainer's machine cannot compute the run's tasks; others may."""
 
 
+class UnfitSnapshotError(RunFailedError):
+    """A snapshot in the run's folder is damaged, or holds what does not fit the run."""
+
+
 class ProtocolError(RunFailedError):
     """A message does not belong to this run."""
 
@@ -31,5 +35,6 @@ def explained(error: Exception) -> tuple[int, str]:
     """Return the exit status and the one line of an error; raise one that no user can act on."""
     if not isinstance(error, ValueError | OSError | RunFailedError):
         raise error
-    status = EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILED
+    is_input = isinstance(error, ValueError | UnfitSnapshotError)
+    status = EXIT_USAGE if is_input else EXIT_FAILED
     return status, shortened(printable(redacted(" ".join(str(error).split()))))

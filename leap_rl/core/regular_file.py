@@ -10,22 +10,14 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from lzma import LZMAError
 from pathlib import Path
 from typing import Final
-from zipfile import BadZipFile
-from zlib import error as ZlibError
 
 LARGEST: Final = 2**32
 """Bytes of a file that may hold parameters."""
 
 LARGEST_TEXT: Final = 2**26
 """Bytes of one that holds text: options, states, cards."""
-
-ZIP_ERRORS: Final = (
-    *(BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ZlibError, LZMAError),
-)
-"""What zipfile raises for an archive that is damaged, encrypted, or of a newer kind."""
 
 
 def read_regular(path: Path, largest: int = LARGEST, *, follows: bool = False) -> bytes:

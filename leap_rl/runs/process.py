@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, Final, Literal
 
-from leap_rl.core.errors import ClusterLostError, RunFailedError
+from leap_rl.core.errors import ClusterLostError, RunFailedError, UnfitSnapshotError
 from leap_rl.runs.display import shown, tell
 from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.invocation import Invocation
@@ -36,7 +36,10 @@ STOP_WITHIN_S: Final = 30.0
 
 ERRORS: Final = {
     error.__name__: error
-    for error in (RunFolderError, StoreError, ValueError, ClusterLostError, RunFailedError)
+    for error in (
+        *(RunFolderError, StoreError, ValueError),
+        *(ClusterLostError, UnfitSnapshotError, RunFailedError),
+    )
 }
 """What a run raises for its user."""
 

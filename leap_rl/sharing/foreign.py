@@ -20,7 +20,7 @@ import yaml
 from torch import Tensor
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.regular_file import ZIP_ERRORS, read_given
+from leap_rl.core.regular_file import read_given
 from leap_rl.networks.parameters import Layout
 
 PREFIXES: Final = ("sb3:", "torch:")
@@ -134,7 +134,9 @@ def _member(path: str, data: bytes) -> bytes:
             return archive.read(_POLICY)
     except KeyError:
         raise ValueError(f"{path}: has no {_POLICY}, as stable-baselines3's archives do") from None
-    except ZIP_ERRORS as error:
+    except ValueError:
+        raise
+    except Exception as error:  # each way of packing has errors of its own
         raise ValueError(f"{path}: is no archive of stable-baselines3: {error}") from None
 
 
@@ -143,7 +145,7 @@ def _tensors(path: str, data: bytes) -> dict[str, Tensor]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(one.file_size for one in archive.infolist())
-    except ZIP_ERRORS as error:
+    except Exception as error:
         raise ValueError(f"{path}: is no file of torch.save: {error}") from None
     if unpacked > LARGEST:
         raise ValueError(f"{path}: unpacks to more than {LARGEST:,} bytes")
@@ -158,7 +160,13 @@ def _tensors(path: str, data: bytes) -> dict[str, Tensor]:
         isinstance(name, str) and isinstance(one, Tensor) for name, one in found.items()
     ):
         raise ValueError(f"{path}: must hold tensors by name, as a module's state_dict() does")
-    return {name: one.detach() for name, one in found.items() if one.layout is torch.strided}
+    return {name: one.detach() for name, one in found.items() if _has_numbers(one)}
+
+
+def _has_numbers(tensor: Tensor) -> bool:
+    """Whether it can be copied: neither sparse, quantized nor complex, and not of a shape alone."""
+    is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+    return is_plain and not (tensor.is_quantized or tensor.is_complex())
 
 
 def _names(path: str, spelled: bytes, tensors: Mapping[str, Tensor]) -> dict[str, str]:

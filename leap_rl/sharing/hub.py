@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.core.regular_file import LARGEST, LARGEST_TEXT
 from leap_rl.core.urls import redacted
 from leap_rl.core.version import __version__
 from leap_rl.sharing.card import FILES, ONNX
+from leap_rl.storage.run_folder import INITIALIZATION
 
 PREFIX: Final = "hf://"
 """Of the names of repositories, wherever an initialization may be named."""
@@ -46,6 +48,7 @@ def download(given: str) -> tuple[Path, str, str]:
     repository, revision = match.groups()
     library = _library()
     with _errors_as_value_errors(repository, revision):
+        _check_sizes(library, repository, revision)
         path = library.snapshot_download(
             repository, revision=revision, allow_patterns=list(FILES), **_CALLER
         )
@@ -61,6 +64,21 @@ def download(given: str) -> tuple[Path, str, str]:
     if revision is not None:
         name += f"@{revision[:7] if revision == commit else revision}"
     return folder, f"{PREFIX}{repository}@{commit}", name
+
+
+def _check_sizes(library: Any, repository: str, revision: str | None) -> None:
+    """Raise ValueError for a file that is too large to be read, before it is downloaded."""
+    try:
+        files = library.HfApi(**_CALLER).get_paths_info(repository, list(FILES), revision=revision)
+    except Exception:  # the download says why, or needs none
+        return
+    for file in files:
+        largest = LARGEST if file.path == INITIALIZATION else LARGEST_TEXT
+        if (size := getattr(file, "size", 0)) > largest:
+            raise ValueError(
+                f"{file.path} of the repository {repository} has {size:,} bytes, and may have "
+                f"{largest:,}"
+            )
 
 
 def upload(folder: Path, repository: str, *, private: bool) -> str:

@@ -86,8 +86,7 @@ class ObjectStore:
         with self._telling(f"read ({name})"):
             try:
                 with self._files.open_input_stream(self._path(name)) as stream:
-                    content: bytes = stream.read()
-                    return content
+                    return _limited(stream, f"{self.url}: {name}")
             except FileNotFoundError:
                 return None
 
@@ -221,12 +220,16 @@ def _downloaded(url: str, scheme: str) -> bytes:
     import fsspec
 
     # Not fsspec.open, which reads more into an address than where it leads.
-    content = bytearray()
     with fsspec.filesystem(scheme).open(url, "rb") as file:
-        while part := file.read(PART):
-            content += part
-            if len(content) > LARGEST:
-                raise OSError(f"{redacted(url)}: is larger than {LARGEST:,} bytes")
+        return _limited(file, url)
+
+
+def _limited(stream: Any, url: str) -> bytes:
+    content = bytearray()
+    while part := stream.read(PART):
+        content += part
+        if len(content) > LARGEST:
+            raise OSError(f"{redacted(url)}: is larger than {LARGEST:,} bytes")
     return bytes(content)
 
 

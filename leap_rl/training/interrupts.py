@@ -99,7 +99,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextmanager
-    def explaining(self, *failures: type[Exception]) -> Iterator[None]:
+    def explaining(self, *failures: type[BaseException]) -> Iterator[None]:
         """Raise a KeyboardInterrupt in place of failures that a stop request caused."""
         try:
             yield

@@ -157,8 +157,36 @@ def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     arrays, header = decode_arrays(path.read_bytes())
     attack = np.frombuffer(pickled(canary), dtype=np.uint8)
     path.write_bytes(encode_arrays({**arrays, "snapshot": attack}, header))
-    line = refused("resume", run, status=EXIT_FAILED)
+    line = refused("resume", run)
     assert "the task's snapshot cannot be resumed from" in line
+
+
+@pytest.mark.parametrize("change", ["agent", "segments", "records", "missing", "shape"])
+def test_a_snapshot_that_lies_is_one_line(change: str, run: Path, refused: Refused) -> None:
+    path = RunFolder(run).slots(2) / "001.snapshot"
+    arrays, header = decode_arrays(path.read_bytes())
+    inner, metrics = decode_arrays(arrays["snapshot"].data)
+    print(sorted(inner), metrics)
+    changed = {}
+    path.write_bytes(encode_arrays({**arrays, **changed}, header))
+    line = refused("resume", run)
+    assert "the task's snapshot" in line
+
+
+def test_other_numbers_in_the_metrics_change_nothing_and_are_told(
+    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "metrics.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    row = json.loads(first)
+    path.write_text(
+        json.dumps({**row, "meta/step_norm": row["meta/step_norm"] + 1}) + "\n" + "".join(rest)
+    )
+    assert main(["resume", str(run)]) == 0
+    assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
+    capsys.readouterr()
+    assert main(["verify", str(run)]) == EXIT_FAILED
+    assert f"{path}: its row of meta-step 0 is not that of " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

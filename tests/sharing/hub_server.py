@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
                 for one in json.loads(body)["objects"]
             ]
             answer = {"transfer": "basic", "objects": objects}
-        elif at := re.fullmatch(r"/api/models/(\w+/[\w.-]+?)(?:/(\w+)/(.+))?", path):
+        elif at := re.fullmatch(r"/api/models/(\w+/[\w.-]+?)(?:/([\w-]+)/(.+))?", path):
             answer = self._of_repository(at[1], at[2] or "revision", at[3] or "main", body)
         else:
             raise _Refused(404)
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
             url = f"{self.server.url}/{name}/commit/{new}"
             return {"success": True, "commitOid": new, "commitUrl": url}
         files = repository.commits[commit]
-        if what == "tree":
+        if what in ("tree", "paths-info"):
             return [
                 {"type": "file", "path": path, "size": len(data), "oid": "0" * 40}
                 for path, data in files.items()

@@ -179,3 +179,49 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     said = refused(*words, f"sb3:{tmp_path}/bomb.zip")
     assert "policy.pth in it is larger than 100,000 bytes" in said
     assert "unpacks to more than" in refused(*words, f"torch:{tmp_path}/bomb.zip")
+
+
+def damaged(path: Path, method: int) -> None:
+    """An archive whose packed bytes are changed."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("policy.pth", bytes(range(256)) * 40)
+    data = bytearray(path.read_bytes())
+    data[50:90] = b"\xff" * 40
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_archive_is_one_line(method: int, tmp_path: Path, refused: Refused) -> None:
+    damaged(tmp_path / "model.zip", method)
+    words = ["learn", *TASK, "--task.games", '["CartPole-v1"]', "--init"]
+    line = refused(*words, f"sb3:{tmp_path}/model.zip")
+    assert "model.zip: is no archive of stable-baselines3: " in line
+
+
+@pytest.mark.parametrize("other", [
+    torch.empty(64, 4, device="meta"),
+    torch.quantize_per_tensor(torch.ones(64, 4), 0.1, 0, torch.qint8),
+    torch.ones(64, 4, dtype=torch.complex64),
+    torch.eye(64, 4).to_sparse(),
+    torch.zeros(1).expand(2**40, 2**10),
+], ids=["meta", "quantized", "complex", "sparse", "huge"])  # fmt: skip
+def test_tensors_without_numbers_of_ones_own_are_none_that_fit(
+    other: torch.Tensor, tmp_path: Path, refused: Refused
+) -> None:
+    torch.save({"linear1.weight": other}, tmp_path / "a.pt")
+    words = ["learn", *TASK, "--task.games", '["CartPole-v1"]', "--init"]
+    line = refused(*words, f"torch:{tmp_path}/a.pt")
+    assert "has none of the tensors that are shared here (linear1.weight" in line
+
+
+def test_of_an_archive_nothing_is_written_outside(tmp_path: Path, refused: Refused) -> None:
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for name in ("../outside", f"{tmp_path}/outside"):
+            archive.writestr(name, "x")
+        link = zipfile.ZipInfo("policy.pth")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    words = ["learn", *TASK, "--task.games", '["CartPole-v1"]', "--init"]
+    line = refused(*words, f"sb3:{tmp_path}/model.zip")
+    assert "model.zip: is no file of torch.save" in line
+    assert [one.name for one in tmp_path.iterdir()] == ["model.zip"]

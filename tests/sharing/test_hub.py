@@ -21,6 +21,7 @@ from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
 from leap_rl.runs.creation import create_run, resolve
 from leap_rl.runs.evaluation import configure, create_evaluation
 from leap_rl.runs.initializations import find_initialization
+from leap_rl.sharing import hub as sharing_hub
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from tests.commands import LOCALLY, Refused, parsed
@@ -113,6 +114,20 @@ def test_no_other_file_is_downloaded_and_none_twice(hub: HubServer) -> None:
         with pytest.raises(ValueError, match="offline mode is enabled"):
             pretrained.named("hf://me/never")
     forget_the_library()
+
+
+def test_what_is_too_large_is_not_downloaded(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    assert main(["push", str(MINE), "me/large"]) == 0
+    for limit, name in (("LARGEST", INITIALIZATION), ("LARGEST_TEXT", CARD)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sharing_hub, limit, 100)
+            line = refused("evaluate", "--init", "hf://me/large")
+        assert re.search(
+            rf"{name} of the repository me/large has [\d,]+ bytes, and may have 100", line
+        )
+    assert not any("/resolve/" in path for _, path in hub.requests)
 
 
 def test_a_revision_is_what_it_was(hub: HubServer, runs: list[Path]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import pytest
 from scipy.io import savemat
 
 from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images import formats
 from leap_rl.tasks.images.config import ImagesConfig
-from leap_rl.tasks.images.sets import ImageSet, read_set, updates_of
+from leap_rl.tasks.images.sets import ImageSet, read_folder, read_set, updates_of
 from tests.tasks.image_sets import idx_bytes, make, write_idx
 from tests.tasks.omniglot_images import write_zip
 
@@ -125,6 +127,40 @@ def instead(name: str, data: bytes) -> Callable[[Path], None]:
     return replace_all
 
 
+def zip_bomb(folder: Path) -> None:
+    instead("a.txt", b"")(folder)
+    zeros = np.zeros(10**6, np.uint8)
+    np.savez_compressed(folder / "a.npz", x_train=zeros, y_train=zeros)
+
+
+def mat_bomb(folder: Path) -> None:
+    instead("a.txt", b"")(folder)
+    for part in ("train", "test"):
+        zeros = {"X": np.zeros(10**6, np.uint8), "y": np.zeros(1)}
+        savemat(folder / f"{part}_32x32.mat", zeros, do_compression=True)
+
+
+def gzip_bomb(folder: Path) -> None:
+    """Of a few bytes, whose head is right and small."""
+    file = folder / "train-images-idx3-ubyte"
+    packed = gzip.compress(file.read_bytes() + bytes(10**7))
+    (folder / f"{file.name}.gz").write_bytes(packed)
+    file.unlink()
+
+
+def claims(folder: Path) -> None:
+    file = folder / "train-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:4] + b"\xff" * 12)
+
+
+def link(target: str, name: str) -> Callable[[Path], None]:
+    def replace_one(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name) if target == "pipe" else (folder / name).symlink_to(target)
+
+    return replace_one
+
+
 def objects(folder: Path) -> None:
     instead("a.txt", b"")(folder)
     names = ("x_train", "y_train", "x_test", "y_test")
@@ -134,7 +170,15 @@ def objects(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (cut, "train-images-idx3-ubyte has 47055 bytes, and its head says 47056; copy the data"),
+        (cut, "train-images-idx3-ubyte has 47055 bytes or more, and its head says 47056; copy"),
+        (zip_bomb, "unpacks to more than 100,000 bytes"),
+        (mat_bomb, "unpacks to more than 100,000 bytes"),
+        (gzip_bomb, "train-images-idx3-ubyte has 47057 bytes or more, and its head says 47056"),
+        (claims, "unpacks to more than 100,000 bytes"),
+        (instead("train.bin", bytes(10**6)), "is larger than 100,000 bytes"),
+        (link("pipe", "train-images-idx3-ubyte"), "is no regular file"),
+        (link("/dev/zero", "train-images-idx3-ubyte"), "is no regular file"),
+        (link("/dev/zero", "train-labels-idx1-ubyte.gz"), "is no regular file"),
         (mislabel, "begins with 00000801, and IDX of 3 dimensions with 00000803"),
         (cut_gzip, "mnist: Compressed file ended before"),
         (lambda folder: relabel(folder, [0, 1]), "train has 60 images and 2 labels"),
@@ -151,9 +195,9 @@ def objects(folder: Path) -> None:
             instead("data_batch_1.bin", b"abc"),
             "data_batch_1.bin ends within an image, each of 3073 bytes",
         ),
-        (instead("train_32x32.mat", b"abc"), "mnist: Mat file appears to be truncated"),
-        (instead("a.npz", b"abc"), "contains pickled (object) data"),
-        (instead("a.npz", pickle.dumps([1])), "contains pickled (object) data"),
+        (instead("train_32x32.mat", b"abc"), "mnist: is no file of MATLAB 5, or cut short"),
+        (instead("a.npz", b"abc"), "File is not a zip file"),
+        (instead("a.npz", pickle.dumps([1])), "File is not a zip file"),
         (instead("data_batch_1", pickle.dumps([1])), "data_batch_1 is a pickle, which may run"),
         (instead("train.p", b"0"), "train.p is a pickle"),
         (objects, "Object arrays cannot be loaded when allow_pickle=False"),
@@ -161,13 +205,20 @@ def objects(folder: Path) -> None:
     ],
 )
 def test_damaged_or_dangerous_data_is_one_line(
-    harm: Callable[[Path], None], says: str, tmp_path: Path
+    harm: Callable[[Path], None], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(formats, "LARGEST", 10**5)
     harm(write_idx(tmp_path / "mnist"))
     with pytest.raises(ValueError, match=re.escape(says)) as error:
         read_set(str(tmp_path), "mnist", HALF)
     assert str(error.value).startswith("task.data: /")
     assert "\n" not in str(error.value)
+
+
+def test_a_sparse_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.truncate(write_idx(tmp_path / "mnist") / "train-images-idx3-ubyte", 2**40)
+    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte: is larger than [\d,]+ bytes"):
+        read_folder(str(tmp_path))
 
 
 def test_what_is_asked_for_and_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -12,13 +12,21 @@ N: images. H, W: height and width, both 28 or 32. C: channels, 1 or 3.
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
+import zipfile
+import zlib
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from leap_rl.core.regular_file import read_given
+
+LARGEST: Final = 2**31
+"""Bytes of a file, and of all that it unpacks to; SVHN's have 226 million."""
 
 
 class Labelled(NamedTuple):
@@ -66,10 +74,15 @@ def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     if "train_32x32.mat" in names:
         return {part: _mat(folder / f"{part}_32x32.mat") for part in ("train", "test")}
     for table in folder.glob("*.npz"):
-        with np.load(table, allow_pickle=False) as file:
+        data = _content(table)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_size(sum(one.file_size for one in archive.infolist()))
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {part: (file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")}
     for file in sorted(folder.iterdir()):
-        if file.suffix in (".p", ".pkl", ".pickle") or file.read_bytes()[:1] == b"\x80":
+        if file.suffix in (".p", ".pkl", ".pickle") or (
+            file.is_file() and _content(file)[:1] == b"\x80"
+        ):
             raise ValueError(f"{file.name} is a pickle, which may run anything when it is read")
     raise ValueError("has no images")
 
@@ -77,23 +90,28 @@ def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
 def _idx(folder: Path, part: str, what: str, dimensions: int) -> NDArray[Any]:
     path = folder / f"{part}-{what}-idx{dimensions}-ubyte"
     zipped = path.with_name(f"{path.name}.gz")
-    data = gzip.decompress(zipped.read_bytes()) if zipped.exists() else path.read_bytes()
+    packed = io.BytesIO(_content(zipped if zipped.exists() else path))
+    file = gzip.GzipFile(fileobj=packed) if zipped.exists() else packed
     magic, start = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
+    data = file.read(start)
     if data[:4] != magic:
         raise ValueError(
             f"{path.name} begins with {data[:4].hex() or 'nothing'}, and IDX of {dimensions} "
             f"dimensions with {magic.hex()}"
         )
     shape = struct.unpack(f">{dimensions}I", data[4:start])
+    _check_size(math.prod(shape))
+    data += file.read(math.prod(shape) + 1)  # no more: a few bytes unpack to gigabytes
     if len(data) != start + math.prod(shape):
         raise ValueError(
-            f"{path.name} has {len(data)} bytes, and its head says {start + math.prod(shape)}"
+            f"{path.name} has {len(data)} bytes or more, and its head says "
+            f"{start + math.prod(shape)}"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def _cifar(paths: list[Path], labels: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
-    data, size = b"".join(path.read_bytes() for path in paths), labels + 3072
+    data, size = b"".join(map(_content, paths)), labels + 3072
     if len(data) % size:
         raise ValueError(f"{paths[-1].name} ends within an image, each of {size} bytes")
     rows = np.frombuffer(data, np.uint8).reshape(-1, size)
@@ -104,8 +122,33 @@ def _cifar(paths: list[Path], labels: int = 1) -> tuple[NDArray[Any], NDArray[An
 def _mat(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     from scipy.io import loadmat
 
-    found = loadmat(str(path), variable_names=["X", "y"])
+    found = loadmat(io.BytesIO(_unpacked(_content(path))), variable_names=["X", "y"])
     return found["X"].transpose(3, 0, 1, 2), found["y"] % 10  # 10 stands for the digit 0
+
+
+def _unpacked(mat: bytes) -> bytes:
+    """Return a file of MATLAB 5 with its variables unpacked, which scipy would without a limit."""
+    if mat[124:128] != b"\0\x01IM":
+        raise ValueError("is no file of MATLAB 5, or cut short")
+    plain, at = bytearray(mat[:128]), 128
+    while at < len(mat):
+        kind, size = struct.unpack_from("<II", mat, at)
+        element = mat[at : at + 8 + size]
+        if kind == 15:  # a compressed variable
+            element = zlib.decompressobj().decompress(element[8:], LARGEST + 1)
+        plain += element
+        _check_size(len(plain))
+        at += 8 + size
+    return bytes(plain)
+
+
+def _content(path: Path) -> bytes:
+    return read_given(path, LARGEST)
+
+
+def _check_size(unpacked: int) -> None:
+    if unpacked > LARGEST:
+        raise ValueError(f"unpacks to more than {LARGEST:,} bytes")
 
 
 def _labelled(part: str, images: NDArray[Any], labels: NDArray[Any]) -> Labelled:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.images.config import TRAINING_IMAGES, ImagesConfig
 from leap_rl.tasks.images.data import SIDE, decode, read_omniglot, sources
-from leap_rl.tasks.images.formats import Labelled, Parts, read_parts
+from leap_rl.tasks.images.formats import LARGEST, Labelled, Parts, read_parts
 
 _DEVIATIONS: Final = {
     "cifar10": ((125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)),
@@ -72,6 +72,8 @@ def read_folder(path: str) -> Folder:
     folders = sorted(one for one in root.glob("[!.]*/") if one not in splits)
     for file in sorted(root.glob("[!.]*/*")):
         if file.is_file():
+            if file.stat().st_size > LARGEST:  # as sparse files are, which nobody wants to wait for
+                raise ValueError(f"task.data: {file}: is larger than {LARGEST:,} bytes")
             with file.open("rb") as opened:
                 found = hashlib.file_digest(opened, "sha256").hexdigest()
             digest.update(f"{file.parent.name}/{file.name}:{found}\n".encode())

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import UnfitSnapshotError
 from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
@@ -45,7 +45,7 @@ def restore_snapshot(
     """Restore a snapshot into a freshly made task, path and recorder.
 
     Raises:
-        RunFailedError: It does not fit them: another version of something made it.
+        UnfitSnapshotError: It does not fit them: another version of something made it.
     """
     try:
         arrays, metrics = decode_arrays(snapshot.data)
@@ -60,7 +60,7 @@ def restore_snapshot(
         )
         recorder.restore(parts["records"], metrics)
     except (ChecksumError, ValueError, KeyError, TypeError) as error:
-        raise RunFailedError(
+        raise UnfitSnapshotError(
             f"the task's snapshot cannot be resumed from ({type(error).__name__}: {error}); "
             f"{TRAIN_AGAIN}"
         ) from error
@@ -78,13 +78,13 @@ def carry_over(agent: Bytes, task: Task, theta0: Tensor) -> None:
     """Begin a round from `theta0`, float32 [P], with a freshly made task and a carried agent.
 
     Raises:
-        RunFailedError: It does not fit: another version of something made it, or it is damaged.
+        UnfitSnapshotError: It does not fit: another version of something made it, or it is damaged.
     """
     try:
         arrays, _ = decode_arrays(agent.data)
         task.carry_over(arrays, theta0)
     except (ChecksumError, ValueError, KeyError, TypeError) as error:
-        raise RunFailedError(
+        raise UnfitSnapshotError(
             f"the agent that was carried over cannot be resumed ({type(error).__name__}: {error}); "
             "fork the run to have all agents start from scratch"
         ) from error

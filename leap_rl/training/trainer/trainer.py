@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from leap_rl.core.determinism import processor_kind
-from leap_rl.core.errors import RunFailedError
+from leap_rl.core.errors import UnfitSnapshotError
 from leap_rl.learners.task import Task, TaskFactory, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError, Point
 from leap_rl.training import messages
@@ -176,7 +176,7 @@ class Trainer:
             else:
                 task.start(theta0)
             if path.segments != assignment.durable_n:
-                raise RunFailedError(
+                raise UnfitSnapshotError(
                     f"the task's snapshot holds {path.segments} segments and its slot's sum "
                     f"{assignment.durable_n}; {TRAIN_AGAIN}"
                 )

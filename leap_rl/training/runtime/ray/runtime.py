@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,7 @@ SNAPSHOTS_WITHIN_S = 2.5
 OBJECT_STORE_BYTES = 512 * 2**20
 SERVER_RESTARTS = 20
 START_TRIES = 3
+HANDLERS_EVERY_S = 0.002
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ class RayRuntime:
     `shared_trainers.py`; none for a server of trainers of its own."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        with self.interrupts:
+        # Ray's start has SIGTERM raise SystemExit.
+        with self.interrupts, self.interrupts.explaining(SystemExit):
             try:
                 self._run(run_spec, report)
             finally:
@@ -66,7 +69,7 @@ class RayRuntime:
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         cores_wanted = (self.trainers or 0) * self.resources.cores
         with (
-            cluster(self.address, cores_wanted, self.metrics_port, self.namespace),
+            cluster(self.address, cores_wanted, self.metrics_port, self.namespace, self.interrupts),
             watching(self.interrupts, own=self.address is None),
         ):
             self.interrupts.reinstall_handlers()
@@ -148,6 +151,7 @@ def cluster(
     cores_wanted: int,
     metrics_port: int | None = None,
     namespace: str | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone."""
     if ray.is_initialized():
@@ -185,7 +189,25 @@ def cluster(
             refuse_open_cluster(ray.get_runtime_context().gcs_address)
         yield
     finally:
+        _shut_down(interrupts)
+
+
+def _shut_down(interrupts: Interrupts | None) -> None:
+    """End Ray; a signal meanwhile is raised once that is done.
+
+    Ray's C++ puts SIGTERM's default in place, and then ends its processes, which takes seconds in
+    which a signal would kill this one without a word.
+    """
+    if interrupts is None:
         ray.shutdown()
+        return
+    ending = threading.Thread(target=ray.shutdown, name="ray shutdown")
+    with interrupts.held_back():
+        ending.start()
+        while ending.is_alive():
+            interrupts.reinstall_handlers()
+            ending.join(HANDLERS_EVERY_S)
+    interrupts.check()
 
 
 def _start(**options: Any) -> None:
