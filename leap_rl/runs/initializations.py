@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -207,17 +208,19 @@ def find_initialization(given: str) -> FoundInitialization:
         raise ValueError(f"init = {given}: {error}") from None
     before, at, version = given.rpartition("@")
     where, version = (before, version) if at and "/" not in version else (given, "")
+    if not is_url(given):  # no shell expands --init=~/runs/mine
+        where = os.path.expanduser(where)
     if is_url(given):
         plain = given.split("?")[0]  # a presigned URL has a query
         if not plain.endswith(".safetensors"):
             return _of_run(given, open_run(where), version)
         name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
-    here = Path(given)
+    here = Path(given).expanduser()
     if (here / INITIALIZATION).exists():
         return _of_file(given, here / INITIALIZATION)
     if here.is_dir():
-        return _of_run(given, RunFolder(given), "")
+        return _of_run(given, RunFolder(here), "")
     if here.exists():
         return _of_file(given, here)
     if version:

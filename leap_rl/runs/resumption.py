@@ -102,16 +102,17 @@ def _check_options(run: LoadedRun, config: Config) -> None:
             "and other bits; make a new run instead"
         )
     before, after = defining_options(run.config), defining_options(config)
-    for name, value in after.items():
-        if value != before[name]:
+    for name in (*after, *sorted(before.keys() - after.keys())):  # a library's come and go
+        value, made = (options.get(name, "left out") for options in (after, before))
+        if value != made:
             way_out = "make a new run instead"
             if meta_trains(config):
                 at = max(run.folder.checkpoints(), default=0)
                 fork = f"{program()} fork {shown(run.folder)} --at {at} --{name} ..."
                 way_out = f"`{fork}` makes a new run of it"
             raise ValueError(
-                f"{name} = {value}: says what the run computes and was {before[name]} when it was "
-                f"made; {way_out}"
+                f"{name} = {value}: says what the run computes and was {made} when it was made; "
+                f"{way_out}"
             )
     if config.run_dir != run.config.run_dir:
         raise ValueError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
@@ -193,9 +194,9 @@ def _validates_alike(before: TrainConfig, config: TrainConfig) -> bool:
     """Return whether agents of a fork learn in validation as those of its parent do."""
     ours, theirs = defining_options(config), defining_options(before)
     groups = ("seed", "task", "agent", "validation")
-    names = {name for name in ours if name.partition(".")[0] in groups}
+    names = {name for name in ours.keys() | theirs.keys() if name.partition(".")[0] in groups}
     names -= {"validation.every_meta_steps"}
-    return all(theirs.get(name) == ours[name] for name in names)
+    return all(theirs.get(name) == ours.get(name) for name in names)
 
 
 def _read_start(

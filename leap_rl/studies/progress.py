@@ -21,6 +21,8 @@ class Progress:
     cells: Sequence[Cell]
     tell: Callable[[str], object] = tell
     clock: Callable[[], float] = time.monotonic
+    done: float = 0.0
+    """Agent steps that were done when it was last told."""
     _began_s: float = 0.0
     _at_first: float = 0.0
     _next_s: float = field(default=0.0)
@@ -38,7 +40,8 @@ class Progress:
     def say(self, what: str = "") -> None:
         """Tell how far it is, after what has happened."""
         self._next_s = self.clock() + TELL_EVERY_S
-        done, total = self._done(), sum(cell.agent_steps for cell in self.cells)
+        self.done, total = self._done(), sum(cell.agent_steps for cell in self.cells)
+        done = self.done
         finished = sum(cell.finished for cell in self.cells)
         words = [
             *([what] if what else []),

@@ -141,7 +141,7 @@ def compute(
     with trainers_of(study, interrupts) as trainers:
 
         def on_look() -> None:
-            trainers.tend()
+            trainers.tend(progress.done)
             progress.look()
 
         execution = Execution(

@@ -41,10 +41,10 @@ class Trainers:
         """Return the time that trainers had, over all of them, after so long."""
         return elapsed_s * self.size if self.pool is None else self.pool.available_s
 
-    def tend(self) -> None:
-        """Replace trainers that have died; called often."""
+    def tend(self, done: float) -> None:
+        """Replace trainers that have died; called often, with the agent steps that are done."""
         if self.pool is not None:
-            self.pool.tend()
+            self.pool.tend(done)
 
 
 @contextmanager

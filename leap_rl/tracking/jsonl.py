@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one row a line; a resume relies on it, not on the mirrors."""
+"""`metrics.jsonl`: one row a line; a resume reads it, and no mirror, to know what was logged."""
 
 from __future__ import annotations
 

@@ -137,6 +137,11 @@ class Episodes:
     """Lengths in agent steps, [E]."""
 
 
+CURVE_POINTS = 100
+"""Intervals of a learning curve: equal parts of the budget, whatever its size; fewer where updates
+are longer."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurvePoint:
     """One interval of a learning curve."""

@@ -94,7 +94,11 @@ def test_a_checkpoint_is_exported_by_its_file_too(folders: Path, tmp_path: Path)
         export(find_initialization(str(run / "checkpoints" / "favourite")), tmp_path / "out")
 
 
-def test_an_exported_folder_stands_for_its_run(folders: Path) -> None:
+def test_an_exported_folder_stands_for_its_run(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folders))
+    assert find_initialization("~/mine").path == find_initialization(str(folders / "mine")).path
     found = find_initialization(str(folders / "mine"))
     run = read_run(RunFolder(folders / "run"))
     assert found.options is not None

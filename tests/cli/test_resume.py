@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -153,6 +154,24 @@ def test_a_defining_option_points_to_fork(run: Path, refused: Refused) -> None:
     line = refused("resume", run, "--meta.p", 1)
     assert "meta.p = 1: says what the run computes and was 2 when it was made" in line
     assert f"fork {run} --at 4 --meta.p ..." in line
+
+
+def test_a_librarys_option_that_comes_or_goes_is_another_one(
+    tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("stable_baselines3")
+    argv = ["train", "--task.kind", "gymnasium", "--task.games", '["CartPole-v1"]']
+    argv += ["--task.num_envs", "4", "--task.agent_steps", "80", "--meta.batch_size", "1"]
+    argv += ["--meta.meta_steps", "1", "--agent.algorithm", "sb3:A2C", *LOCALLY]
+    run = tmp_path / "run"
+    given = {"n_steps": 5, "ent_coef": 0.1}
+    assert main([*argv, "--agent.sb3", json.dumps(given), "--run_dir", str(run)]) == 0
+    more = {**given, "gae_lambda": 0.9}
+    for name, options, was in (("ent_coef", {"n_steps": 5}, 0.1), ("gae_lambda", more, "left out")):
+        line = refused("resume", run, "--agent.sb3", json.dumps(options))
+        now = options.get(name, "left out")
+        assert f"agent.sb3.{name} = {now}: says what the run computes and was {was} when" in line
+    assert main(["resume", str(run)]) == 0
 
 
 def test_a_run_that_holds_another_ones_checkpoint_resumes_from_its_own(

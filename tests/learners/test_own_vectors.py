@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.envs.vector import EpisodeEnd, VectorStep
+from leap_rl.evaluation.results import read_evaluation
 from leap_rl.learners.a2c.loss import Targets
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
@@ -20,7 +22,9 @@ from leap_rl.learners.registry import make_game_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.actor_critic import Outputs
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
+from leap_rl.tracking.jsonl import read_rows
 from tests.commands import LOCALLY, Refused
 from tests.end_to_end.whole_runs import initializations, stopped_after
 from tests.envs.own_games import WALK
@@ -229,13 +233,14 @@ def test_what_cannot_be_is_refused_in_a_line(
 def test_single_environments_and_vectors_are_members_of_one_run(tmp_path: Path) -> None:
     games = [f"{WALK}@terminates=7,sees=table", f"{WALKS}@terminates=5,sees=table"]
     assert train(tmp_path / "run", *games) == 0
-    evaluate = [
-        "evaluate",
-        "--init",
-        str(tmp_path / "run"),
-        "--games",
-        f'["{games[1]}"]',
-        "--seeds",
-    ]
-    evaluate += ["1", "--agent_steps", "100", "--trust_imports", *LOCALLY]
+    # Agents whose updates differ in length, as actions are ignored at other times.
+    members = [f"{WALKS}@mode=NEXT_STEP,terminates={ends},sees=table" for ends in (3, 9)]
+    evaluate = ["evaluate", "--init", str(tmp_path / "run"), "--games", json.dumps(members)]
+    evaluate += ["--seeds", "2", "--agent_steps", "1000", "--trust_imports", *LOCALLY]
     assert main([*evaluate, "--run_dir", str(tmp_path / "evaluation")]) == 0
+    results = read_evaluation(RunFolder(tmp_path / "evaluation"))
+    lengths = {curve.game: len(set(curve.interval_ends)) for curve in results.curves}
+    assert len(set(lengths.values())) == 2
+    assert all(curve.interval_ends[-1] == 1000 for curve in results.curves)
+    rows = read_rows(tmp_path / "evaluation/metrics.jsonl")
+    assert [row["agent_steps"] for row in rows] == sorted({row["agent_steps"] for row in rows})

@@ -56,6 +56,8 @@ class FakePlan:
     rounds: int = 2
     batch: int = 3
     saves_agents: bool = False
+    validating: int = 0
+    """So many slots, the first ones, validate."""
     opened: int = 0
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
     dropped: list[DroppedSlot] = field(default_factory=list)
@@ -66,7 +68,11 @@ class FakePlan:
     def open(self, round_number: int) -> list[TaskSpec]:
         self.opened = round_number
         return [
-            TaskSpec(game=f"game_{slot}", seed=100 * round_number + slot)
+            TaskSpec(
+                game=f"game_{slot}",
+                seed=100 * round_number + slot,
+                validates=slot < self.validating,
+            )
             for slot in range(self.batch)
         ]
 

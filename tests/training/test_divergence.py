@@ -269,6 +269,23 @@ def test_a_task_that_is_cut_off_has_the_agent_steps_of_its_sum(
     assert slot.record.agent_steps == stream(tickets[1], n).progress.agent_steps > 0
 
 
+def test_a_late_round_waits_for_what_is_learned_from_and_validates_last(
+    folder: RunFolder, clock: FakeClock
+) -> None:
+    server = make_server(folder, FakePlan(validating=2), clock, close_after_s=100.0)
+    trains, validates = (assigned(server.claim(claim(trainer))) for trainer in "ab")
+    assert (trains.game, validates.game) == ("game_2", "game_0")
+    server.stream(stream(validates.ticket, 3))
+    for _ in range(3):
+        pass_time(server, clock, 50.0)
+        for trainer in "ab":
+            server.heartbeat(trainer, 1)
+    assert server.status().round == 0, "no sum of a task that counts"
+    server.stream(stream(trains.ticket, 1))
+    pass_time(server, clock, 1.0)
+    assert server.status().round == 1
+
+
 def test_a_late_round_without_any_sum_waits(folder: RunFolder, clock: FakeClock) -> None:
     server = make_server(folder, FakePlan(), clock, close_after_s=100.0)
     ticket = assigned(server.claim(claim())).ticket

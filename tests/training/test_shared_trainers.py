@@ -140,6 +140,21 @@ def test_a_trainer_that_serves_other_runs_lends_no_core(monkeypatch: pytest.Monk
     assert nodes == ["here", None, None]
 
 
+def test_trainers_may_die_as_often_as_they_will_while_the_study_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ray_module("shared_trainers")
+    pool = module.SharedPool(resources=None, trainers=2, max_attempts=3, joined=None)
+    for name in ("wait", "fill"):
+        monkeypatch.setattr(pool, name, lambda number: None)
+    deaths = []
+    for done in (1.0, 1.0, 2.0):
+        pool.tend(done)
+        deaths.append(pool.deaths_since_progress)
+        pool.deaths_since_progress += 5
+    assert deaths == [0, 5, 0]
+
+
 def test_of_a_trainer_that_died_every_run_hears(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRay({"a": [], "b": []})
     module = ray_module("shared_trainers")

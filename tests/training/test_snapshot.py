@@ -153,6 +153,19 @@ def test_a_snapshot_within_an_interval_holds_what_was_earned_in_it() -> None:
     assert [point.rewards for point in other.curve] == [1110.0, 110_000.0]
 
 
+def test_updates_on_one_batch_are_in_one_interval() -> None:
+    recorder = TaskRecorder(100)
+    for number, agent_steps in enumerate((50, 50, 50, 100, 100), start=1):
+        losses = {"total": float(number)}
+        recorder.add(Progress(updates=number, agent_steps=agent_steps, losses=losses))
+    recorder.end()
+    assert [(point.agent_steps, point.losses["total"]) for point in recorder.curve] == [
+        (50, 1.0),
+        (100, 3.0),
+    ]
+    assert recorder.losses.means() == {"total": 3.0}
+
+
 @pytest.mark.parametrize(("make", "method"), CASES)
 def test_a_restored_task_ends_as_the_undisturbed_one(make: Learner, method: Method) -> None:
     expected = undisturbed(make, method)

@@ -30,7 +30,7 @@ from leap_rl.sharing.initialization import load_tensors, mixed, save_tensors
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.metrics import Unit
-from leap_rl.training.messages import CurvePoint, FloatVector
+from leap_rl.training.messages import CURVE_POINTS, CurvePoint, FloatVector
 from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, Agent, agents_of, rewards_file
 from leap_rl.training.rounds.meta_training import task_seed
 from leap_rl.training.rounds.plan import ClosedRound, FilledRound
@@ -182,13 +182,17 @@ class EvaluationPlan:
         by_spec = {slot.spec: slot.record.curve for slot in filled.slots}
         specs, agents = self.open(filled.number), self.agents()
         of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
+        budget = max(curve[-1].agent_steps for curve in of_slots.values())
+        # Updates may differ in length between agents, and so may their intervals.
+        parts: dict[int, dict[tuple[str, str], list[CurvePoint]]] = {}
+        for slot, curve in of_slots.items():
+            key = (agents[slot].initialization, agents[slot].game)
+            for point in curve:
+                part = point.agent_steps * CURVE_POINTS // budget
+                parts.setdefault(part, {}).setdefault(key, []).append(point)
         rows = []
-        for points in zip(*of_slots.values(), strict=True):
-            here: dict[tuple[str, str], list[CurvePoint]] = {}
-            for slot, point in zip(of_slots, points, strict=True):
-                key = (agents[slot].initialization, agents[slot].game)
-                here.setdefault(key, []).append(point)
-            agent_steps = max(point.agent_steps for point in points)
+        for _, here in sorted(parts.items()):
+            agent_steps = max(point.agent_steps for group in here.values() for point in group)
             means = {
                 key: sum(point.return_sum for point in group) / episodes
                 for key, group in here.items()

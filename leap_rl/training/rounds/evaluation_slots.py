@@ -97,10 +97,13 @@ def _is_training(value: object) -> bool:
 def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
     """Return the rewards of agents, by slot, as the file `REWARDS`.
 
-    It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. All
-    agents have the same budget, and so as many intervals.
+    It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. Of
+    agents whose updates differ in length, some have fewer: their last ones are empty.
     """
-    ends, rewards = zip(*map(reward_intervals, curves.values()), strict=True)
+    intervals = [reward_intervals(curve) for curve in curves.values()]
+    most = max(len(ends) for ends, _ in intervals)
+    ends = [np.pad(ends, (0, most - len(ends)), mode="edge") for ends, _ in intervals]
+    rewards = [np.pad(rewards, (0, most - len(rewards))) for _, rewards in intervals]
     slots = np.array(list(curves), dtype=np.int64)
     arrays = {"slots": slots, "interval_ends": np.stack(ends), "rewards": np.stack(rewards)}
     return bytes(save(arrays))

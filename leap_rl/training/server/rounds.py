@@ -143,11 +143,12 @@ class OpenRound:
         """Return the next pending slot; none if none is pending.
 
         The longest is that of the slowest game, by the speeds that this run has measured. A game
-        that has none yet comes first, since it may be the slowest. No result depends on the order.
+        that has none yet comes first, since it may be the slowest. What validates comes last: it
+        only tells of the others. No result depends on the order.
         """
         pending = (slot for slot in self.slots if slot.state is SlotState.PENDING)
         if not longest_first:
-            return next(pending, None)
+            return min(pending, key=lambda slot: slot.spec.validates, default=None)
         speeds: dict[str, float] = {}
         for slot in self.slots:
             if isinstance(slot.result, FilledSlot) and slot.result.record.working_s > 0:
@@ -158,7 +159,7 @@ class OpenRound:
             game = slot.spec.game
             return speeds.get(game) or speed(self.counters.row, game) or 0.0
 
-        return min(pending, key=expected, default=None)
+        return min(pending, key=lambda slot: (slot.spec.validates, expected(slot)), default=None)
 
     def let_run(self, slot: Slot, trainer: str) -> None:
         slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
@@ -195,7 +196,9 @@ class OpenRound:
                 self.counters.lease_expiries += 1
                 self.free(slot, f"nothing was heard of it for {lease_policy.lease_s:g} s")
         late_s = lease_policy.close_after_s
-        if late_s is None or self.elapsed_s < late_s or not any(slot.n > 0 for slot in self.slots):
+        learned_from = [slot for slot in self.slots if not slot.spec.validates] or self.slots
+        begun = any(slot.n > 0 for slot in learned_from)
+        if late_s is None or self.elapsed_s < late_s or not begun:
             return False
         for slot in self.slots:
             if slot.result is None:

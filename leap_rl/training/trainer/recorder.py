@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.learners.task import EpisodeEnd, Progress
-from leap_rl.training.messages import CurvePoint, Episodes, TaskProgress
-
-CURVE_POINTS = 100
-"""Intervals of a learning curve: equal parts of the budget, whatever its size."""
+from leap_rl.training.messages import CURVE_POINTS, CurvePoint, Episodes, TaskProgress
 
 RECENT_EPISODES = 100
 """Episodes in the mean return that is shown while a task runs."""
@@ -76,13 +73,17 @@ class TaskRecorder:
         self._episodes.extend(progress.episodes)
         self._recent.extend(episode.episode_return for episode in progress.episodes)
         # Intervals end at agent steps, never at times: a repeated task has the same curve.
+        # A script's updates on one batch are at the same agent step: they are in one interval.
+        _, begin, _ = self._interval_mark
         point = len(self.curve) + 1
-        if self.agent_steps * CURVE_POINTS >= point * self.agent_steps_total:
+        reached = self.agent_steps * CURVE_POINTS >= point * self.agent_steps_total
+        if reached and self.agent_steps > begin:
             self._close_interval()
 
     def end(self) -> None:
         """Close the interval in which a task ended before its budget did, if one is open."""
-        if self._interval_losses.counts:
+        _, begin, _ = self._interval_mark
+        if self._interval_losses.counts and (self.agent_steps > begin or not self.curve):
             self._close_interval()
 
     def progress(self) -> TaskProgress:

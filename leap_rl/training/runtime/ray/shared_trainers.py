@@ -161,18 +161,24 @@ class SharedPool(TrainerPool):
     _starting: list[Reference] = field(default_factory=list)
     """Calls that end when a trainer can work, of those that cannot yet."""
     _tended_s: float = field(default_factory=time.monotonic)
+    _done: float = 0.0
 
     @property
     def size(self) -> int:
         """How many trainers there are, or are about to be."""
         return self.trainers or max(1, self._look())
 
-    def tend(self) -> None:
+    def tend(self, done: float) -> None:
         """Start missing trainers, and replace dead ones; called often.
+
+        Args:
+            done: What all runs have done so far, in any unit: while it grows, trainers may die.
 
         Raises:
             RunFailedError: They die again and again, or no machine can compute the runs' tasks.
         """
+        if done > self._done:
+            self._done, self.deaths_since_progress = done, 0
         now = time.monotonic()
         self.available_s += (now - self._tended_s) * (len(self._lives) - len(self._starting))
         self._tended_s = now
