@@ -97,7 +97,7 @@ def _train(
         trusts_imports=True,
     )
     call(request, rows.append)
-    return rows[1:]
+    return [row for row in rows if row.get("time/busy_share")][1:]
 
 
 def available_s(rows: Sequence[Row]) -> float:

@@ -294,13 +294,12 @@ class Rounds:
         The cores of its machine's trainers without a task are divided among the slots that run
         there; what is left over goes to those that are furthest behind. None where none is lent.
         """
-        nodes = {name: trainer.node for name, trainer in self.trainers.items()}
-        node = nodes.get(slot.owner or "")
-        if node is None:
+        owner = self.trainers.get(slot.owner or "")
+        if owner is None or owner.node is None:
             return None
-        slots = self.open_round.slots
-        running = [one for one in slots if one.owner is not None and nodes.get(one.owner) == node]
-        idle = sum(one.node == node and not one.handed for one in self.trainers.values())
+        here = {name for name, one in self.trainers.items() if one.node == owner.node}
+        idle = sum(not self.trainers[name].handed for name in here)
+        running = [one for one in self.open_round.slots if one.owner in here]
         each, left_over = divmod(idle, len(running))
         done = {one.index: (one.progress.agent_steps, one.index) for one in running}
         behind_it = sum(other < done[slot.index] for other in done.values())
