@@ -93,8 +93,7 @@ class ReplayedEnvs(RestorableEnvs):
 
     def step(self, actions: Actions) -> Stepped:
         rewards, terminated, truncated = self._games.step(actions)
-        self._record(actions)
-        self._returns += rewards
+        self._record(actions, rewards)
         self._observations = self._look()
         ended = terminated | truncated
         info: dict[str, Any] = {}
@@ -168,9 +167,12 @@ class ReplayedEnvs(RestorableEnvs):
             raise ValueError(f"state.actions: has some that {self._game!r} does not have")
         return actions
 
-    def _record(self, actions: Actions, which: slice = slice(None)) -> None:
+    def _record(
+        self, actions: Actions, rewards: NDArray[np.float64], which: slice = slice(None)
+    ) -> None:
+        episodes = self._recorded[which], self._lengths[which], self._returns[which]
         # One that is full has no room for the next.
-        if not _append(self._recorded[which], self._lengths[which], actions):
+        if not _append(*episodes, actions, rewards):
             self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
 
     def _play(self, index: int, actions: Actions) -> bool:
@@ -178,8 +180,7 @@ class ReplayedEnvs(RestorableEnvs):
         one = slice(index, index + 1)
         for action in actions:
             rewards, terminated, truncated = self._games.step(action[None], one)
-            self._returns[one] += rewards
-            self._record(action[None], one)
+            self._record(action[None], rewards, one)
             if terminated[0] or truncated[0]:
                 return True
         return False
@@ -191,11 +192,15 @@ class ReplayedEnvs(RestorableEnvs):
 
 
 @kernel
-def _append(recorded: Any, lengths: Any, actions: Any) -> bool:
-    """Record an action [K] or [K, D] in each of K episodes; return whether all have room left."""
+def _append(recorded: Any, lengths: Any, returns: Any, actions: Any, rewards: Any) -> bool:
+    """Record an action [K] or [K, D] and its reward in each of K episodes.
+
+    Return whether all have room left.
+    """
     room = True
     for k in range(len(lengths)):
         recorded[k, lengths[k]] = actions[k]
+        returns[k] += rewards[k]
         lengths[k] += 1
         room &= lengths[k] < recorded.shape[1]
     return room

@@ -144,9 +144,9 @@ class GameVector:
             # Not left to the environments: -1 would be the last action there.
             raise ValueError(f"actions = {actions}: must lie in 0..{self.num_actions - 1}")
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
-        truncated = truncated & ~terminated
         last_observations = {}
         if any_of(truncated):
+            truncated = truncated & ~terminated
             last_observations = {
                 int(index): np.array(info["final_obs"][index])
                 for index in np.flatnonzero(truncated)
@@ -199,10 +199,11 @@ class EpisodeAccounting:
 
         `agent_steps` is the task's count, this step's included.
         """
-        self.returns += step.rewards
-        self.lengths += 1 if step.ignored is None else ~step.ignored
         over = step.terminated | step.truncated
-        if not any_of(over):
+        any_over = _count(self.returns, self.lengths, step.rewards, over)
+        if step.ignored is not None:
+            self.lengths -= step.ignored
+        if not any_over:
             return []
         ended = np.flatnonzero(over)
         episodes = [
@@ -212,6 +213,17 @@ class EpisodeAccounting:
         self.returns[ended] = 0.0
         self.lengths[ended] = 0
         return episodes
+
+
+@kernel
+def _count(returns: Any, lengths: Any, rewards: Any, over: Any) -> bool:
+    """Add a step to returns and lengths [B]; return whether any episode is over."""
+    found = False
+    for b in range(len(returns)):
+        returns[b] += rewards[b]
+        lengths[b] += 1
+        found |= over[b]
+    return found
 
 
 @kernel

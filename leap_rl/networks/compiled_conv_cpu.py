@@ -73,8 +73,8 @@ class CompiledConvCpu(CompiledCpu):
             vector.numpy(),
             self._places,
             features,
-            logits_grad.contiguous().flatten(0, 1).numpy(),
-            values_grad.contiguous().flatten().numpy(),
+            logits_grad.flatten(0, 1).contiguous().numpy(),
+            values_grad.flatten().contiguous().numpy(),
             features_grad.numpy(),
             gradient.numpy(),
         )
@@ -119,12 +119,15 @@ def _unpack(vector: Any, places: Any, filters: Any, bias: Any, linear: Any, star
     size = linear.shape[0] * FILTERS
     weight = vector[places[_WEIGHT] : places[_WEIGHT] + FEATURES * size]
     by_feature = weight.reshape((FEATURES, linear.shape[0], FILTERS))
+    for first in range(0, FEATURES, 16):  # read from as many pages at a time
+        for p in range(linear.shape[0]):
+            part = linear[p]
+            for j in range(first, first + 16):
+                row = by_feature[j, p]
+                for o in range(FILTERS):
+                    part[o, j] = row[o]
     for p in range(linear.shape[0]):
         part = linear[p]
-        for j in range(FEATURES):
-            row = by_feature[j, p]
-            for o in range(FILTERS):
-                part[o, j] = row[o]
         for o in range(FILTERS):
             empty = bias[o]
             if empty < 0:
