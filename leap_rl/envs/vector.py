@@ -206,10 +206,10 @@ class EpisodeAccounting:
         `agent_steps` is the task's count, this step's included.
         """
         over = step.terminated | step.truncated
-        ended_any = _count(self.returns, self.lengths, step.rewards, over)
+        any_over = _count(self.returns, self.lengths, step.rewards, over)
         if step.ignored is not None:
             self.lengths -= step.ignored
-        if not ended_any:
+        if not any_over:
             return []
         ended = np.flatnonzero(over)
         episodes = [

@@ -51,7 +51,9 @@ class CompiledMlpCpu(CompiledCpu):
 
     def _compute(self, observations: NDArray[Any], kept: tuple[NDArray[Any], ...]) -> None:
         scale = np.float32(PIXEL_SCALE if observations.dtype == np.uint8 else 1.0)
-        _forward(observations, scale, *self._layers, self._heads, self._heads_bias, *kept)
+        weight1, bias1, weight2, bias2 = self._layers
+        layers = (weight1, bias1, weight2, bias2, self._heads, self._heads_bias)
+        _forward(observations, scale, *layers, *kept)
 
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         inputs, hidden, features, _, _ = (part[: self._rows] for part in self._kept)

@@ -139,3 +139,13 @@ def test_networks_without_them_are_refused(encoder: str, device: str) -> None:
     given = AgentConfig(encoder=encoder, device=device, precision="float32_compiled")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"agent\.precision = float32_compiled: .*take float32"):
         resolve(given)
+
+
+@pytest.mark.parametrize(("encoder", "shape"), [("minatar", (10, 10, 3)), ("mlp", (4,))])
+def test_outputs_of_a_forward_pass_stay_as_they_are(encoder: str, shape: tuple[int, ...]) -> None:
+    _, passes, _ = make(encoder, shape)
+    first, second = (board(T, B) if encoder == "minatar" else numbers_of(*shape))[:2]
+    outputs = passes.forward(first)
+    before = [part.clone() for part in outputs]
+    passes.forward(second)
+    assert all(map(torch.equal, outputs, before))

@@ -21,9 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.kernels import kernel
@@ -82,12 +80,11 @@ class RMSProp:
 
     def _step_compiled(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
         flat = self._flat
-        squares = np.zeros((2, _LANES))
+        squares = torch.zeros((2, _LANES), dtype=torch.float64)
         # A float32 array, as numba takes a Python number for a float64.
-        rates = np.array(
-            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction],
-            dtype=np.float32,
-        )
+        rates = torch.tensor(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
+        ).numpy()
         _step(
             flat.vector.numpy(),
             flat.grad.numpy(),
@@ -95,9 +92,10 @@ class RMSProp:
             flat.spare.numpy(),
             shared_size,
             rates,
-            squares,
+            squares.numpy(),
         )
-        return _sum(squares[0]), _sum(squares[1])
+        shared, others = squares
+        return shared.sum().item(), others.sum().item()
 
     @torch.no_grad()
     def _step_torch(self, shared_size: int, grad_scale: float) -> tuple[float, float]:
@@ -125,14 +123,9 @@ def norm(vector: Tensor) -> float:
     """Return the length of a flat vector, float32 [N] on any device, summed in float64."""
     if vector.device.type != "cpu":
         return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-    squares = np.zeros(_LANES)
-    _add_squares(vector.numpy().reshape(-1, _LANES), squares)
-    return math.sqrt(_sum(squares))
-
-
-def _sum(lanes: NDArray[np.float64]) -> float:
-    """Return the sum of the lanes, in torch's order."""
-    return torch.from_numpy(lanes).sum().item()
+    squares = torch.zeros(_LANES, dtype=torch.float64)
+    _add_squares(vector.view(-1, _LANES).numpy(), squares.numpy())
+    return math.sqrt(squares.sum())
 
 
 @kernel
