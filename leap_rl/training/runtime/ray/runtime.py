@@ -69,9 +69,7 @@ class RayRuntime:
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         cores_wanted = (self.trainers or 0) * self.resources.cores
         with (
-            cluster(
-                self.address, cores_wanted, self.metrics_port, self.namespace, self.interrupts
-            ),
+            cluster(self.address, cores_wanted, self.metrics_port, self.namespace, self.interrupts),
             watching(self.interrupts, own=self.address is None),
         ):
             self.interrupts.reinstall_handlers()
