@@ -134,7 +134,9 @@ class TaskRecorder:
         now, interval = self.clock(), metrics["interval"]
         rewards = interval["rewards"]
         counted = (self.updates, self.agent_steps, interval["agent_steps"], interval["episodes"])
-        if not all(map(is_count, counted)) or not (rewards is None or type(rewards) is float):
+        if not all(map(is_count, counted)) or not (
+            rewards is None or type(rewards) in (int, float)
+        ):
             raise TypeError(f"records of {counted} and {rewards!r:.80}")
         self._interval_losses = _losses_of(interval["losses"])
         self._interval_rewards = interval["rewards"]
