@@ -30,6 +30,8 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "str | None": lambda value: value is None or isinstance(value, str),
     "Mapping[str, float]": _are_numbers,
+    "dict[str, float]": _are_numbers,
+    "dict[str, int]": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
     "Mapping[str, Any]": lambda value: isinstance(value, dict),
     "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(is_count, value)),
     "tuple[str, ...]": lambda value: (

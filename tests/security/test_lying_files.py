@@ -161,16 +161,38 @@ def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     assert "the task's snapshot cannot be resumed from" in line
 
 
-@pytest.mark.parametrize("change", ["agent", "segments", "records", "missing", "shape"])
-def test_a_snapshot_that_lies_is_one_line(change: str, run: Path, refused: Refused) -> None:
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"updates": "2"},
+        {"agent_steps": -4},
+        {"losses": {"counts": {"total": 0}, "sums": {"total": 1.0}}},
+        {"losses": {"counts": {}, "sums": {"total": 1.0}}},
+        {"losses": []},
+        {"curve": [{"agent_steps": 2}]},
+        {"curve": 1},
+        {"interval": None},
+        {"working_s": "1"},
+        {"task/theta": np.zeros(31, np.float32)},
+        {"path/loss_sum.total": np.zeros((2, 16))},
+        {"path/theta0_checksum": np.int64(1)},
+        {"path/theta": np.zeros(31, np.float32)},
+        {"records/lengths": np.zeros(1, np.int64)},
+        {"other/lengths": np.zeros(1, np.int64)},
+    ],
+    ids=lambda lie: str(lie)[:40],
+)
+def test_a_snapshot_that_lies_is_one_line(lie: dict[str, Any], run: Path, refused: Refused) -> None:
     path = RunFolder(run).slots(2) / "001.snapshot"
     arrays, header = decode_arrays(path.read_bytes())
     inner, metrics = decode_arrays(arrays["snapshot"].data)
-    print(sorted(inner), metrics)
-    changed = {}
-    path.write_bytes(encode_arrays({**arrays, **changed}, header))
+    (key,) = lie
+    changed = encode_arrays({**inner, **lie}, metrics) if "/" in key else None
+    data = np.frombuffer(changed or encode_arrays(inner, {**metrics, **lie}), dtype=np.uint8)
+    path.write_bytes(encode_arrays({**arrays, "snapshot": data}, header))
     line = refused("resume", run)
-    assert "the task's snapshot" in line
+    assert "the task's snapshot " in line
+    assert "slots/*/*.snapshot" in line
 
 
 def test_other_numbers_in_the_metrics_change_nothing_and_are_told(
@@ -179,9 +201,8 @@ def test_other_numbers_in_the_metrics_change_nothing_and_are_told(
     path = run / "metrics.jsonl"
     first, *rest = path.read_text().splitlines(keepends=True)
     row = json.loads(first)
-    path.write_text(
-        json.dumps({**row, "meta/step_norm": row["meta/step_norm"] + 1}) + "\n" + "".join(rest)
-    )
+    other = json.dumps({**row, "meta/step_norm": row["meta/step_norm"] + 1})
+    path.write_text("".join([f"{other}\n", *rest]))
     assert main(["resume", str(run)]) == 0
     assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
     capsys.readouterr()

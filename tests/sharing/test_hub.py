@@ -124,9 +124,7 @@ def test_what_is_too_large_is_not_downloaded(
         with monkeypatch.context() as patch:
             patch.setattr(sharing_hub, limit, 100)
             line = refused("evaluate", "--init", "hf://me/large")
-        assert re.search(
-            rf"{name} of the repository me/large has [\d,]+ bytes, and may have 100", line
-        )
+        assert re.search(rf"{name} of the repository me/large has [\d,]+ bytes, and may have", line)
     assert not any("/resolve/" in path for _, path in hub.requests)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -203,3 +205,37 @@ def test_entered_twice_or_elsewhere_it_changes_nothing() -> None:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
+
+
+ENDS = """
+import ctypes, os, signal, time
+from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+make_ray_runtime(trainers=1, address=LOCAL)  # before Ray is imported
+from leap_rl.training.runtime.ray import runtime
+
+def ends():
+    ctypes.CDLL(None).signal(signal.SIGTERM, None)  # as Ray's C++ does
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.2)
+    print("ended", flush=True)
+
+runtime.ray.is_initialized = lambda: False
+runtime.ray.init = lambda **options: None
+runtime.ray.shutdown = ends
+interrupts = Interrupts()
+try:
+    with interrupts, runtime.cluster(None, 1, interrupts=interrupts):
+        pass
+except KeyboardInterrupt:
+    print(interrupts.reason.name, flush=True)
+    os._exit(0)  # Ray's own exit waits for what was never started
+"""
+
+
+def test_sigterm_while_ray_ends_is_told_once_it_has() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stdout) == (0, "ended\nTERMINATED\n"), found.stderr

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.learners.task import EpisodeEnd, Progress
+from leap_rl.storage.dataclass_from_json import dataclass_from_json, is_count
 from leap_rl.training.messages import CURVE_POINTS, CurvePoint, Episodes, TaskProgress
 
 RECENT_EPISODES = 100
@@ -124,14 +125,21 @@ class TaskRecorder:
         return asdict(self.episodes()), metrics
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, Any]) -> None:
+        """Take in what `state` returned; TypeError, KeyError or ValueError if it is no such."""
         columns = (arrays[name].tolist() for name in ("agent_steps", "returns", "lengths"))
         self._episodes = [EpisodeEnd(*row) for row in zip(*columns, strict=True)]
         self._recent.extend(episode.episode_return for episode in self._episodes)
         self.updates, self.agent_steps = metrics["updates"], metrics["agent_steps"]
-        self.losses = LossMean(**metrics["losses"])
-        self.curve = [CurvePoint(**point) for point in metrics["curve"]]
+        self.losses = _losses_of(metrics["losses"])
+        self.curve = [dataclass_from_json(CurvePoint, point) for point in metrics["curve"]]
         now, interval = self.clock(), metrics["interval"]
-        self._interval_losses = LossMean(**interval["losses"])
+        rewards = interval["rewards"]
+        counted = (self.updates, self.agent_steps, interval["agent_steps"], interval["episodes"])
+        if not all(map(is_count, counted)) or not (
+            rewards is None or type(rewards) in (int, float)
+        ):
+            raise TypeError(f"records of {counted} and {rewards!r:.80}")
+        self._interval_losses = _losses_of(interval["losses"])
         self._interval_rewards = interval["rewards"]
         then = now - interval["elapsed_s"]
         self._interval_mark = (then, interval["agent_steps"], interval["episodes"])
@@ -158,3 +166,10 @@ class TaskRecorder:
             )
         )
         self._open_interval()
+
+
+def _losses_of(values: Mapping[str, Any]) -> LossMean:
+    found = dataclass_from_json(LossMean, values)
+    if found.counts.keys() != found.sums.keys() or 0 in found.counts.values():
+        raise ValueError(f"losses of {', '.join(found.counts)} and of {', '.join(found.sums)}")
+    return found

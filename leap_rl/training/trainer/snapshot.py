@@ -9,22 +9,25 @@ over, without path and records: `agent_to_carry` takes it, `carry_over` restores
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.core.errors import UnfitSnapshotError
+from leap_rl.core.errors import RunFailedError, UnfitSnapshotError
 from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
+from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.training.messages import Bytes
 from leap_rl.training.trainer.recorder import TaskRecorder
 
 TRAIN_AGAIN = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
 """Advice in errors about unusable snapshots."""
+
+_UNFIT: Final = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+"""What numpy, torch and environments raise for a state that is none of theirs."""
 
 
 def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
@@ -59,7 +62,9 @@ def restore_snapshot(
             {name: torch.from_numpy(np.array(part)) for name, part in parts["path"].items()}
         )
         recorder.restore(parts["records"], metrics)
-    except (ChecksumError, ValueError, KeyError, TypeError) as error:
+    except RunFailedError:
+        raise
+    except _UNFIT as error:
         raise UnfitSnapshotError(
             f"the task's snapshot cannot be resumed from ({type(error).__name__}: {error}); "
             f"{TRAIN_AGAIN}"
@@ -83,7 +88,9 @@ def carry_over(agent: Bytes, task: Task, theta0: Tensor) -> None:
     try:
         arrays, _ = decode_arrays(agent.data)
         task.carry_over(arrays, theta0)
-    except (ChecksumError, ValueError, KeyError, TypeError) as error:
+    except RunFailedError:
+        raise
+    except _UNFIT as error:
         raise UnfitSnapshotError(
             f"the agent that was carried over cannot be resumed ({type(error).__name__}: {error}); "
             "fork the run to have all agents start from scratch"
