@@ -52,7 +52,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
                 console.message(_silent(folder, holder))
             seen = True
             time.sleep(LOOK_EVERY_S)
-    say(_ended(folder, config))
+    folder.refresh(at_once=True)  # its last checkpoint comes just before its end
+    say(_ended(folder, read_run(folder).config))  # a resume may have asked for more meta-steps
     return 0
 
 

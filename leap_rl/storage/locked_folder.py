@@ -44,8 +44,8 @@ class LockedFolder:
     def place(self) -> str:
         return self.url or str(self.path)
 
-    def refresh(self) -> None:
-        """Fetch what other machines have written to a remote run."""
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Fetch what other machines have written to a remote run, unless it was just looked for."""
 
     def publish(self, below: str) -> None:
         """Upload a remote run's files whose names begin with ``below``."""

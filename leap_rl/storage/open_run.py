@@ -69,8 +69,8 @@ class RemoteRunFolder(RunFolder):
         self._held: StoreLock | None = None
         self.refresh()
 
-    def refresh(self) -> None:
-        if time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
+    def refresh(self, *, at_once: bool = False) -> None:
+        if not at_once and time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
             return
         self.path.mkdir(parents=True, exist_ok=True)
         with self._alone():

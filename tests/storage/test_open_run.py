@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import main
+import leap_rl
+from leap_rl.cli import main, watch
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.open_run import RemoteRunFolder, open_run, working_copy
@@ -43,6 +44,33 @@ def test_a_run_is_resumed_elsewhere_to_the_same_bits(
     assert not capsys.readouterr().err + caplog.text
     assert main(["watch", url, "--once"]) == 0
     assert capsys.readouterr().out == f"{url}: finished after 3 of 3 meta-steps\n"
+
+
+def test_what_goes_on_elsewhere_is_seen(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    machine("second")
+    run = leap_rl.Run(url)
+    assert (run.meta_step, len(run.rows())) == (1, 1)
+    workers = iter(["somebody"])
+
+    def worker(folder: RunFolder) -> str | None:
+        """Who works on it: somebody, until it is finished elsewhere."""
+        if (now := next(workers, None)) is None:
+            machine("first")
+            assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
+            machine("second")
+        return now
+
+    monkeypatch.setattr(watch, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(RemoteRunFolder, "worker", worker)
+    capsys.readouterr()
+    assert main(["watch", url]) == 0
+    assert capsys.readouterr().out.endswith(f"{url}: finished after 3 of 3 meta-steps\n")
+    assert run.meta_step == 1, "it was looked at a moment ago"
+    monkeypatch.setattr("leap_rl.storage.open_run.LOOK_EVERY_S", 0.0)
+    assert (run.meta_step, len(run.rows()), run.finished) == (3, 3, True)
 
 
 def test_what_another_run_takes_of_it_is_fetched(

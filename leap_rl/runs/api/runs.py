@@ -70,7 +70,8 @@ class Run:
 
     @property
     def meta_step(self) -> int:
-        """The meta-steps that it has made."""
+        """The meta-steps that it has made; of a run elsewhere, when it was last looked for."""
+        self._folder.refresh()
         return self._folder.latest() or 0
 
     @property
@@ -94,6 +95,7 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics that are logged, a row each meta-step; docs/metrics.md names them."""
+        self._folder.refresh()
         return self._folder.rows()
 
     def metrics(self) -> DataFrame:
