@@ -50,8 +50,9 @@ def test_what_goes_on_elsewhere_is_seen(
     url: str, machine: Become, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    machine("second")
+    machine("third")
     run = leap_rl.Run(url)
+    machine("second")
     assert (run.meta_step, len(run.rows())) == (1, 1)
     workers = iter(["somebody"])
 
@@ -68,7 +69,6 @@ def test_what_goes_on_elsewhere_is_seen(
     capsys.readouterr()
     assert main(["watch", url]) == 0
     assert capsys.readouterr().out.endswith(f"{url}: finished after 3 of 3 meta-steps\n")
-    assert run.meta_step == 1, "it was looked at a moment ago"
     monkeypatch.setattr("leap_rl.storage.open_run.LOOK_EVERY_S", 0.0)
     assert (run.meta_step, len(run.rows()), run.finished) == (3, 3, True)
 
