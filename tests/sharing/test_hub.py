@@ -120,7 +120,7 @@ def test_what_is_too_large_is_not_downloaded(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     assert main(["push", str(MINE), "me/large"]) == 0
-    for limit, name in (("LARGEST", INITIALIZATION), ("LARGEST_TEXT", CARD)):
+    for limit, name in (("LARGEST", INITIALIZATION), ("LARGEST_TEXT", OPTIONS)):
         with monkeypatch.context() as patch:
             patch.setattr(sharing_hub, limit, 100)
             line = refused("evaluate", "--init", "hf://me/large")

@@ -85,7 +85,7 @@ class QuadraticTask(DescentTask):
         return {"theta": self._theta.numpy().copy(), "noise": self._noise.get_state().numpy()}
 
     def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._theta = torch.from_numpy(state["theta"].copy())
+        self._theta = torch.from_numpy(state["theta"].reshape(DIMENSION).copy())
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
 
     def named_parameters(self) -> dict[str, Tensor]:
