@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 38_488, "tests": 37_115, "benchmarks": 6_208}
+BUDGETS = {"leap_rl": 38_920, "tests": 37_747, "benchmarks": 6_418}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
 from other libraries and scripts, data sets of images, compiled passes of small networks, sums of
-all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured."""
+all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured; and
+for cores that are lent, limits of what is unpacked and downloaded, and libraries' own batches."""
 LONGEST = 430
 """Lines of a file in the package."""
 
