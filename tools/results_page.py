@@ -100,11 +100,14 @@ def page(beside: Path) -> str:
     name = beside.name
     document = json.loads((beside / "estimates.json").read_text(encoding="utf-8"))
     config = (beside / "config.csv").read_text(encoding="utf-8").splitlines()
-    quick = " --quick" if "quick,true" in config else ""
+    options = " --quick" if "quick,true" in config else ""
+    path = ""
+    if any(":" in member["name"] for member in document["members"]):
+        path, options = "PYTHONPATH=examples ", f"{options} --trust_imports"
     parts = [
         f"# {document['question']}",
-        f"The study `studies/{name}.yaml`, which has its prediction and its rule:",
-        f"```bash\nleap-rl study studies/{name}.yaml --out runs/{name}{quick}\n```",
+        f"The study is `studies/{name}.yaml`; predictions, if any were made, stand there:",
+        f"```bash\n{path}leap-rl study studies/{name}.yaml{options} --out runs/{name}\n```",
         "\n".join(f"* {sentence}" for sentence in document["answer"]),
         *(f"![{says}]({name}/{figure}.svg)" for figure, says in FIGURES.items()),
         *tables(beside),

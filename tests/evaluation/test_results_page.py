@@ -55,12 +55,15 @@ def results_page() -> dict[str, Any]:
 def test_a_page_of_a_study_has_its_answer_figures_and_tables(tmp_path: Path) -> None:
     beside = tmp_path / "maze"
     beside.mkdir()
-    (beside / "estimates.json").write_text('{"question": "Sooner?", "answer": ["leap saves 7."]}')
+    members = [{"name": "my_mazes:Maze-v0"}]
+    document = {"question": "Sooner?", "answer": ["leap saves 7."], "members": members}
+    (beside / "estimates.json").write_text(json.dumps(document))
     (beside / "agent_steps_saved.csv").write_text("arm,saved,human\nleap,7|8,–\n")
     (beside / "config.csv").write_text("option,value\nquick,true\nseed,1\n")
     text = results_page()["page"](beside)
     assert text.startswith("# Sooner?\n")
-    assert "leap-rl study studies/maze.yaml --out runs/maze --quick\n" in text
+    command = "leap-rl study studies/maze.yaml --quick --trust_imports --out runs/maze"
+    assert f"\nPYTHONPATH=examples {command}\n" in text
     assert "* leap saves 7.\n" in text
     assert "](maze/saved.svg)" in text
     assert "## Agent steps saved\n\n| arm | saved |\n| --- | --- |\n| leap | 7\\|8 |\n" in text
