@@ -47,7 +47,7 @@ class Diagnosis:
 def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     """Look at the starts of all arms that are finished.
 
-    Sentences on features are of arms that do not help. What cannot be looked at here, such as a
+    Sentences are of arms that do not help. What cannot be looked at here, such as a
     member whose environment is missing, is left out.
     """
     trained = [cell for cell in cells if cell.members is None and cell.finished]
@@ -61,9 +61,10 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     for arm in dict.fromkeys(cell.arm for cell in trained):
         runs = [cell for cell in trained if cell.arm == arm]
         moved, cosine = float(np.mean([_moved(cell) for cell in runs])), _cosines(runs)
-        sentences += _moved_in_words(arm, moved)
-        if arm not in helps and (said := contributions_in_words(cosine)):
-            sentences.append(f"{arm}: {said}")
+        if arm not in helps:
+            sentences += _moved_in_words(arm, moved)
+            if said := contributions_in_words(cosine):
+                sentences.append(f"{arm}: {said}")
         mean = f"{np.mean(list(cosine.values())):+.2f}" if cosine else "–"
         moves.append({"arm": arm, "moved": f"{moved:.0%} of its norm", "mean cosine": mean})
     features = []
