@@ -21,9 +21,11 @@ import pytest
 import leap_rl
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.core.machine import descendants
+from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.studies import diagnosis
 from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
@@ -97,6 +99,37 @@ def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) 
     assert members == [("leap_rl/CartPole-v1@gravity=20.0", False)]
     assert {row["arm"] for row in document["rows"]} == {"leap"}
     assert "final_return" in {row["measure"] for row in document["rows"]}
+
+
+@pytest.mark.parametrize(
+    ("moved", "says"),
+    [
+        (0.01, "leap's start moved by 1.0% of its norm, so it is hardly more"),
+        (0.5, None),
+        (2.5, "leap's start moved by 2.5 times its norm, far beyond what weights"),
+    ],
+)
+@pytest.mark.parametrize("helps", [False, True])
+def test_how_far_a_start_moved_is_said_where_it_does_not_help(
+    straight: StudyFolder,
+    moved: float,
+    says: str | None,
+    helps: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = straight.read()
+    assert study is not None
+    cells = cells_of(study, straight.path)
+    monkeypatch.setattr(diagnosis, "_moved", lambda cell: moved)
+    conclusion = "helps" if helps else "open"
+    monkeypatch.setattr(diagnosis, "conclusion_of", lambda saved: conclusion)
+    sentences = diagnosis.diagnose(cells, summarize(read_results(study, cells))).sentences
+    found = [sentence for sentence in sentences if "start moved by" in sentence]
+    if helps or says is None:
+        assert found == []
+    else:
+        assert len(found) == len(study.trained_arms)
+        assert any(sentence.startswith(says) for sentence in found)
 
 
 def test_each_cell_is_an_ordinary_run_named_by_its_fingerprint(
