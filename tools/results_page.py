@@ -103,7 +103,7 @@ def page(beside: Path) -> str:
     options = " --quick" if "quick,true" in config else ""
     path = ""
     if any(":" in member["name"] for member in document["members"]):
-        path, options = "PYTHONPATH=examples ", f"{options} --trust_imports"
+        path, options = "export PYTHONPATH=examples\n", f"{options} --trust_imports"
     parts = [
         f"# {document['question']}",
         f"The study is `studies/{name}.yaml`; predictions, if any were made, stand there:",

@@ -63,7 +63,7 @@ def test_a_page_of_a_study_has_its_answer_figures_and_tables(tmp_path: Path) -> 
     text = results_page()["page"](beside)
     assert text.startswith("# Sooner?\n")
     command = "leap-rl study studies/maze.yaml --quick --trust_imports --out runs/maze"
-    assert f"\nPYTHONPATH=examples {command}\n" in text
+    assert f"\nexport PYTHONPATH=examples\n{command}\n" in text
     assert "* leap saves 7.\n" in text
     assert "](maze/saved.svg)" in text
     assert "## Agent steps saved\n\n| arm | saved |\n| --- | --- |\n| leap | 7\\|8 |\n" in text
