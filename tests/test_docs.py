@@ -118,6 +118,7 @@ def test_every_command_is_spelled_right(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(ROOT / "examples")
     if words[0] in (*SCRIPTS, *FOREIGN, *CLICK):
         check_launch(words)
         if words[:2] != ["docker", "run"] or "--entrypoint" in words:
