@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fsspec import available_protocols
 
-from leap_rl.core.urls import check_address
+from leap_rl.core import urls
+from leap_rl.core.urls import check_address, check_addresses, local_path, refuse_password
 from leap_rl.runs.initializations import find_group
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.open_run import open_run
@@ -77,6 +79,29 @@ DOORS = {
     "push": ["push", "HERE", "me/mine"],
     "study": ["study", "STUDY", "--out", "NEW"],
 }
+
+
+def test_of_all_schemes_that_fsspec_knows_ours_alone_are_opened() -> None:
+    ours = {"file", "http", "https", "s3", "gs", "hf"}
+    assert {*urls.SCHEMES} == ours
+    others = {*available_protocols()} - ours - {"memory"}
+    assert {"reference", "github", "ssh"} <= others
+    for scheme in others:
+        with pytest.raises(ValueError, match="must be a path or one address"):
+            check_address(f"{scheme}://a/b")
+
+
+@pytest.mark.parametrize(
+    ("check", "given"),
+    [
+        (local_path, "file://elsewhere/srv/runs/mine"),
+        (refuse_password, "https://host/a?next=https%3A%2F%2Fme%3Asecret%40other%2Fb"),
+        (check_addresses, {"run_dir": "simplecache::/srv/runs/mine"}),
+    ],
+)
+def test_what_no_address_may_be(check: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(ValueError, match="must "):
+        check(given)
 
 
 @pytest.mark.parametrize("address", [*CHAINS, *SCHEMES])
