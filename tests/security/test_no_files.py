@@ -12,6 +12,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from leap_rl.core.regular_file import read_given, read_regular
 from leap_rl.sharing.exported import find
 from leap_rl.tasks.images import data
 from leap_rl.tasks.images.data import decode, read_omniglot
@@ -125,3 +126,15 @@ def test_only_a_png_is_decoded() -> None:
     Image.new("L", (105, 105)).save(file, format="GIF")
     with pytest.raises(ValueError, match="is no PNG file"):
         decode(file.getvalue())
+
+
+def test_a_link_is_read_where_a_user_names_it_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    link = tmp_path / "link"
+    link.symlink_to("file")
+    assert read_given(link) == b"content"
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        read_regular(link)
+    assert read_regular(tmp_path / "file", 7) == b"content"
+    with pytest.raises(OSError, match="is larger than 6 bytes"):
+        read_regular(tmp_path / "file", 6)
