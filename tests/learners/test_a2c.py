@@ -68,10 +68,10 @@ class Unroll:
         for t in range(T):
             learner.act(self.observations[t])
             learner.record(
-                self.rewards[t].numpy(),
-                terminated=self.terminated[t].numpy(),
-                truncated=self.truncated[t].numpy(),
-                last_observations={b: x.numpy() for b, x in self.last_observations[t].items()},
+                self.rewards[t],
+                terminated=self.terminated[t],
+                truncated=self.truncated[t],
+                last_observations=self.last_observations[t],
             )
         return learner.losses(self.next_observations)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -22,12 +21,12 @@ def column(
     num = len(rewards)
     cut = truncated or {}
     returns = n_step_returns(
-        np.array(rewards, dtype=np.float32)[:, None],
-        terminated=np.array([[t in terminated] for t in range(num)]),
-        truncated=np.array([[t in cut] for t in range(num)]),
+        torch.tensor(rewards, dtype=torch.float32).unsqueeze(1),
+        terminated=torch.tensor([[t in terminated] for t in range(num)]),
+        truncated=torch.tensor([[t in cut] for t in range(num)]),
         # NaN where no episode was truncated: it must not be read, not even times zero.
-        truncation_values=np.array([[cut.get(t, np.nan)] for t in range(num)], dtype=np.float32),
-        bootstrap_values=np.array([bootstrap], dtype=np.float32),
+        truncation_values=torch.tensor([[cut.get(t, torch.nan)] for t in range(num)]),
+        bootstrap_values=torch.tensor([bootstrap]),
         gamma=gamma,
     )
     assert returns.shape == (num, 1)
@@ -98,12 +97,12 @@ def test_against_the_sums_written_out(gamma: float) -> None:
     assert (trunc[-1] & ~term[-1]).any()
     assert term[-1].any()
     returns = n_step_returns(
-        rewards.numpy(),
-        terminated=term.numpy(),
-        truncated=trunc.numpy(),
-        truncation_values=cut.numpy(),
-        bootstrap_values=boot.numpy(),
+        rewards,
+        terminated=term,
+        truncated=trunc,
+        truncation_values=cut,
+        bootstrap_values=boot,
         gamma=gamma,
     )
     expected = oracle(rewards, term, trunc, cut, boot, gamma)
-    assert np.allclose(returns, expected.numpy(), rtol=1e-5, atol=1e-5)
+    assert torch.allclose(returns.double(), expected, rtol=1e-5, atol=1e-5)

@@ -13,11 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.determinism import leave_cuda_undetermined
@@ -38,8 +35,6 @@ from leap_rl.networks.actor_critic import ActorCritic, Outputs
 from leap_rl.networks.autograd import make_forward_backward
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.parameters import flatten_parameters, layout_of
-
-_Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -136,8 +131,8 @@ class A2CLearner:
         }
         # Of each agent step, the arguments and results of `act`, and the arguments of `record`.
         self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
-        self._outcomes: list[tuple[_Array, _Array, _Array, Mapping[int, _Array]]] = []
-        self._ignored: list[_Array] = []  # of each agent step, where any may be
+        self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
+        self._ignored: list[Tensor] = []  # of each agent step, where any may be
         # Of the unroll whose gradient is to be taken, that of the total loss last.
         self._unrolled: tuple[Outputs, Targets, Outputs] | None = None
 
@@ -173,12 +168,12 @@ class A2CLearner:
 
     def record(
         self,
-        rewards: NDArray[np.float32],
+        rewards: Tensor,
         *,
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        last_observations: Mapping[int, NDArray[Any]],
-        ignored: NDArray[np.bool_] | None = None,
+        terminated: Tensor,
+        truncated: Tensor,
+        last_observations: Mapping[int, Tensor],
+        ignored: Tensor | None = None,
     ) -> None:
         """Take the outcome of the last `act`.
 
@@ -207,29 +202,25 @@ class A2CLearner:
         observations, predictions, actions = zip(*self._acted, strict=True)
         logits, values = (torch.stack(parts) for parts in zip(*predictions, strict=True))
         *ends, last_observations = zip(*self._outcomes, strict=True)
-        rewards, terminated, truncated = map(np.array, ends)
-        truncation_values = np.zeros_like(rewards)
-        if any(last_observations):
-            cut_off = truncated & ~terminated
-            last = [last_observations[t][b] for t, b in np.argwhere(cut_off).tolist()]
-            if last:
-                truncation_values[cut_off] = self._values(torch.from_numpy(np.stack(last)))
-        returns = torch.from_numpy(
-            n_step_returns(
-                rewards,
-                terminated=terminated,
-                truncated=truncated,
-                truncation_values=truncation_values,
-                bootstrap_values=self._values(next_observations),
-                gamma=self._settings.gamma,
-                clip=self._reward_clip,
-            )
+        rewards, terminated, truncated = (torch.stack(parts) for parts in ends)
+        truncation_values = torch.zeros_like(rewards)
+        cut_off = truncated & ~terminated
+        last = [last_observations[t][b] for t, b in cut_off.nonzero().tolist()]
+        if last:
+            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values.cpu()
+        returns = n_step_returns(
+            rewards.clamp(-self._reward_clip, self._reward_clip),
+            terminated=terminated,
+            truncated=truncated,
+            truncation_values=truncation_values,
+            bootstrap_values=self.passes.forward(next_observations).values.cpu(),
+            gamma=self._settings.gamma,
         )
         targets = Targets(
             torch.stack(actions),
             returns=returns,
             advantages=returns - values,
-            taken=torch.from_numpy(~np.array(self._ignored)) if self._ignored else None,
+            taken=~torch.stack(self._ignored) if self._ignored else None,
         )
         self._acted, self._outcomes, self._ignored = [], [], []
         outputs = Outputs(logits, values)
@@ -299,9 +290,6 @@ class A2CLearner:
         length = state.get("step_length")
         self.step_length = None if length is None else float(length)
         self.passes.refresh()
-
-    def _values(self, observations: Tensor) -> NDArray[np.float32]:
-        return self.passes.forward(observations).values.cpu().contiguous().numpy()
 
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
         assert self._unrolled is not None, "losses comes before its gradient"

@@ -25,7 +25,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,10 +104,10 @@ class Categorical:
         One number for each row is drawn from the generator. Where a row is not finite, its action
         is arbitrary: the loss will not be finite either.
         """
-        actions = np.empty(len(logits), dtype=np.int64)
-        drawn = torch.rand(len(logits), dtype=torch.float64, generator=generator)
-        _draw(logits.contiguous().numpy(), drawn.numpy(), actions)
-        return torch.from_numpy(actions)
+        actions = torch.empty(logits.shape[0], dtype=torch.int64)
+        drawn = torch.rand(logits.shape[0], dtype=torch.float64, generator=generator)
+        _draw(logits.contiguous().numpy(), drawn.numpy(), actions.numpy())
+        return actions
 
     def mode(self, logits: Tensor) -> Tensor:
         return logits.argmax(-1)

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.kernels import kernel
@@ -102,20 +100,18 @@ def a2c_loss(
     """
     kept, of_kept = _only_taken(predictions, targets)
     logits, values, actions, returns, advantages = _arrays(kept, of_kept)
-    logits_grad, values_grad = np.empty_like(logits), np.empty_like(values)
+    gradient = Outputs(*(torch.empty(part.shape) for part in kept))
+    logits_grad = gradient.logits.flatten(0, -2).numpy()
+    sums = torch.zeros(3, dtype=torch.float64)
     # Of policy, value and entropy: the distribution adds to the first and the last.
-    sums = np.zeros(3)
-    of_policies, of_values = sums[::2], sums[1:2]
+    of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
     own = (weights.policy, weights.entropy)
     policies.write_losses(logits, actions, advantages, own, of_policies, logits_grad)
-    _write_losses(values, returns, weights.value, of_values, values_grad)
-    with np.errstate(invalid="ignore"):  # of no agent steps
-        parts = (sums / len(values)).tolist()
+    _write_losses(values, returns, weights.value, of_values, gradient.values.view(-1).numpy())
+    parts = sums.div_(len(values)).tolist()
     policy, value, entropy = (weight * part for weight, part in zip(weights, parts, strict=True))
     whole = torch.tensor([policy + value + entropy, *parts], dtype=torch.float64)
     loss = A2CLoss(*whole.unbind())
-    by_row = map(torch.from_numpy, (logits_grad, values_grad))
-    gradient = Outputs(*(rows.view(part.shape) for rows, part in zip(by_row, kept, strict=True)))
     if targets.taken is None:
         return loss, gradient
     spread = Outputs(*(torch.zeros(part.shape) for part in predictions))
@@ -132,14 +128,14 @@ def _only_taken(predictions: Outputs, targets: Targets) -> tuple[Outputs, Target
     return Outputs(logits, values), Targets(*kept)
 
 
-def _arrays(predictions: Outputs, targets: Targets) -> list[NDArray[Any]]:
-    """Return logits [N, L], values, actions [N] or [N, D], returns and advantages, contiguous."""
-    count = targets.returns.numel()
-    parts = (*predictions, targets.actions, targets.returns, targets.advantages)
-    leading = targets.returns.dim()
-    return [
-        np.ascontiguousarray(part.numpy()).reshape(count, *part.shape[leading:]) for part in parts
-    ]
+def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
+    logits = predictions.logits.contiguous().flatten(0, -2)
+    actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
+    values, returns, advantages = (
+        vector.contiguous().view(-1).numpy()
+        for vector in (predictions.values, targets.returns, targets.advantages)
+    )
+    return logits.numpy(), values, actions.numpy(), returns, advantages
 
 
 @kernel

@@ -5,25 +5,23 @@ T: unroll, agent steps of each environment between two updates. B: environments.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from leap_rl.core.kernels import kernel
 
 
 def n_step_returns(
-    rewards: NDArray[np.float32],
+    rewards: Tensor,
     *,
-    terminated: NDArray[np.bool_],
-    truncated: NDArray[np.bool_],
-    truncation_values: NDArray[np.float32],
-    bootstrap_values: NDArray[np.float32],
+    terminated: Tensor,
+    truncated: Tensor,
+    truncation_values: Tensor,
+    bootstrap_values: Tensor,
     gamma: float,
-    clip: float = math.inf,
-) -> NDArray[np.float32]:
+) -> Tensor:
     """Return R_t = r_t + γ·next_t, where next_t is the return after agent step t.
 
     next_t is 0 if the episode terminated in step t. If it was cut off there, it is the value of
@@ -36,29 +34,26 @@ def n_step_returns(
         rewards [1, 1, 1]  ->  returns [1 + 0.5·3, 1 + 0.5·4, 1 + 0.5·8] = [2.5, 3, 5]
 
     Args:
-        rewards: [T, B], r_t.
+        rewards: [T, B], r_t; clipped already, if they are to be.
         terminated: bool [T, B], the episode ended in step t. Wins where both are true.
         truncated: bool [T, B], the episode was cut off in step t.
         truncation_values: [T, B], V of the cut-off episode's last observation; read only where
             `truncated` is true.
         bootstrap_values: [B], V of the observations after the last row.
         gamma: γ, the discount.
-        clip: Rewards are clipped to [-clip, clip].
 
     Returns:
         [T, B].
     """
-    returns = np.empty_like(rewards)
-    bound = rewards.dtype.type(clip)
+    returns = torch.empty_like(rewards)
     _add_up(
-        rewards,
-        terminated,
-        truncated,
-        truncation_values,
-        bootstrap_values,
+        rewards.numpy(),
+        terminated.numpy(),
+        truncated.numpy(),
+        truncation_values.numpy(),
+        bootstrap_values.contiguous().numpy(),
         gamma,
-        bound,
-        returns,
+        returns.numpy(),
     )
     return returns
 
@@ -71,7 +66,6 @@ def _add_up(
     truncation_values: Any,
     bootstrap_values: Any,
     gamma: Any,
-    clip: Any,
     returns: Any,
 ) -> None:
     """Write the returns [T, B], each environment's from its last agent step to its first."""
@@ -82,7 +76,5 @@ def _add_up(
                 following = 0.0
             elif truncated[t, b]:
                 following = 1.0 * truncation_values[t, b]
-            reward = rewards[t, b]  # one that is NaN stays
-            reward = clip if reward > clip else -clip if reward < -clip else reward
-            following = reward + gamma * following
+            following = rewards[t, b] + gamma * following
             returns[t, b] = following

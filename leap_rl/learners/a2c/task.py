@@ -87,11 +87,14 @@ class ActorCriticTask(GameTask):
     def _unroll(self) -> tuple[A2CLoss, Batch, list[EpisodeEnd], float]:
         def record(step: VectorStep) -> None:
             self.learner.record(
-                step.rewards,
-                terminated=step.terminated | step.life_lost,
-                truncated=step.truncated,
-                last_observations=step.last_observations,
-                ignored=step.ignored,
+                torch.from_numpy(step.rewards),
+                terminated=torch.from_numpy(step.terminated | step.life_lost),
+                truncated=torch.from_numpy(step.truncated),
+                last_observations={
+                    index: torch.from_numpy(observation)
+                    for index, observation in step.last_observations.items()
+                },
+                ignored=None if step.ignored is None else torch.from_numpy(step.ignored),
             )
 
         episodes, rewards = self._play(self.learner.act, record)
