@@ -1,7 +1,7 @@
 """The Prometheus series of a run on Ray: name, kind and meaning.
 
 `training/runtime/ray/metrics.py` exports them on the server's node, for display only.
-`docs/launch/prometheus.md` has each one's unit; tests compare both with `launch/metrics`.
+`docs/launch/prometheus.md` explains them; tests compare both with `launch/metrics`.
 """
 
 from __future__ import annotations
