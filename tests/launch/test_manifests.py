@@ -41,9 +41,8 @@ def test_a_cluster_names_files_that_are_there_and_no_others(path: str) -> None:
     # What `make setup` reads there, and the program; nothing that may hold a key or a run: of
     # launch/ not all, where tokens lie.
     assert "launch" not in mounts.values()
-    assert {"Makefile", "requirements.lock", "pyproject.toml", "leap_rl", "README.md"} <= set(
-        mounts.values()
-    )
+    needed = {"Makefile", "requirements.lock", "pyproject.toml", "README.md", "leap_rl", "configs"}
+    assert needed <= set(mounts.values())
     for name in ("setup_commands", "head_setup_commands", "head_start_ray_commands"):
         for command in config[name]:
             for word in shlex.split(command):
