@@ -152,8 +152,12 @@ def cluster(
     metrics_port: int | None = None,
     namespace: str | None = None,
     interrupts: Interrupts | None = None,
+    object_store_bytes: int = OBJECT_STORE_BYTES,
 ) -> Iterator[None]:
-    """Join a cluster or start one; a connection that is there already is used and left alone."""
+    """Join a cluster or start one; a connection that is there already is used and left alone.
+
+    The size of the object store is that of a cluster which is started.
+    """
     if ray.is_initialized():
         yield
         return
@@ -169,7 +173,7 @@ def cluster(
             address="local",
             include_dashboard=False,
             num_cpus=max(cores(), cores_wanted),
-            object_store_memory=OBJECT_STORE_BYTES,
+            object_store_memory=object_store_bytes,
             # One below it, as Ray opens the folder that it is given to everybody.
             _temp_dir=str(private_folder() / "r"),
             _metrics_export_port=metrics_port,
