@@ -206,11 +206,11 @@ def _play(spec: RunSpec, config: CrowdConfig, trainers: int, size: int) -> dict[
     import ray
 
     from leap_rl.training.runtime.ray.calls import actor
-    from leap_rl.training.runtime.ray.runtime import OBJECT_STORE_BYTES, cluster
+    from leap_rl.training.runtime.ray.runtime import LEAST_STORE_BYTES, cluster
     from leap_rl.training.runtime.ray.server_actor import ServerActor
 
-    # Room for two messages of each trainer, as on a cluster: a full store would hold all of them up.
-    room = max(OBJECT_STORE_BYTES, 2 * trainers * 4 * size)
+    # One message of each is held, one on its way, and what is freed is freed late.
+    room = max(LEAST_STORE_BYTES, 4 * trainers * 4 * size)
     with cluster(None, cores_wanted=1, object_store_bytes=room):
         server = actor(ServerActor, num_cpus=0).remote(spec)
         ray.get(server.supervise.remote())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -25,6 +26,7 @@ from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import LIVE, read_live
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.commands import Process, start, undisturbed, wait_until
 
 BOWLS = ["--config", "debug", "--meta.meta_steps", "1"]
@@ -347,3 +349,22 @@ def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
     print(f"\n{streams} streams; grown by MiB: {grown}; at first {early}")
     assert sum(grown.values()) < 16, grown
     assert max(grown.values()) < 16, grown
+
+
+def test_the_object_store_grows_with_the_trainers_within_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ray_runtime(trainers=1, address=LOCAL)
+    from leap_rl.training.runtime.ray.runtime import store_bytes
+
+    def has(free: int) -> None:
+        usage = shutil.disk_usage(tmp_path)._replace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+
+    has(100 * 2**30)
+    assert [store_bytes(n, tmp_path) >> 20 for n in (2, 16, 128)] == [512, 1024, 8192]
+    has(2**30)
+    assert store_bytes(128, tmp_path) == 2**30 * 9 // 10
+    has(64 * 2**20)  # Docker's own
+    assert store_bytes(128, tmp_path) >> 20 == 512
+    assert store_bytes(128, tmp_path / "no shared memory") >> 20 == 512

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -33,7 +34,9 @@ from leap_rl.training.runtime.ray.trainer_pool import RunPool, TrainerResources,
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
 SNAPSHOTS_WITHIN_S = 2.5
-OBJECT_STORE_BYTES = 512 * 2**20
+LEAST_STORE_BYTES = 512 * 2**20
+STORE_BYTES_PER_TRAINER = 64 * 2**20
+"""Room for the contribution that the server holds, the next one and a snapshot, of 20 MB each."""
 SERVER_RESTARTS = 20
 START_TRIES = 3
 HANDLERS_EVERY_S = 0.002
@@ -152,11 +155,11 @@ def cluster(
     metrics_port: int | None = None,
     namespace: str | None = None,
     interrupts: Interrupts | None = None,
-    object_store_bytes: int = OBJECT_STORE_BYTES,
+    object_store_bytes: int | None = None,
 ) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone.
 
-    The size of the object store is that of a cluster which is started.
+    The size of the object store is that of a cluster which is started; none for one by its cores.
     """
     if ray.is_initialized():
         yield
@@ -169,11 +172,12 @@ def cluster(
     if address is None:
         if metrics_port is not None:
             _check_free(metrics_port)
+        cpus = max(cores(), cores_wanted)
         _start(
             address="local",
             include_dashboard=False,
-            num_cpus=max(cores(), cores_wanted),
-            object_store_memory=object_store_bytes,
+            num_cpus=cpus,
+            object_store_memory=object_store_bytes or store_bytes(cpus),
             # One below it, as Ray opens the folder that it is given to everybody.
             _temp_dir=str(private_folder() / "r"),
             _metrics_export_port=metrics_port,
@@ -194,6 +198,16 @@ def cluster(
         yield
     finally:
         _shut_down(interrupts)
+
+
+def store_bytes(trainers: int, shared_memory: Path = Path("/dev/shm")) -> int:
+    """Return the size of an object store for so many trainers, as far as shared memory has it.
+
+    Ray delays each message to a full store by seconds; memory is taken as it is filled.
+    """
+    wanted = max(LEAST_STORE_BYTES, trainers * STORE_BYTES_PER_TRAINER)
+    free = shutil.disk_usage(shared_memory).free if shared_memory.is_dir() else 0
+    return max(LEAST_STORE_BYTES, min(wanted, free * 9 // 10))
 
 
 def _shut_down(interrupts: Interrupts | None) -> None:
