@@ -45,6 +45,8 @@ SEALED = "sealed"
 INITIALIZATION = "initialization.safetensors"
 LONGEST_NUMBER = 18
 """Digits of a checkpoint's number."""
+LONGEST_NAME = 120
+"""Bytes of a game's name in a file's; a clip's file has two."""
 MIRRORED = ".mirror.json"
 """In the working copy of a remote run: which files the store has."""
 
@@ -283,5 +285,13 @@ def _read(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def file_name(game: str) -> str:
-    """Return a game's name as part of a file's: ids such as MinAtar/Asterix-v1 have a slash."""
-    return game.replace("/", "+")  # no name has one before its first @, nor a slash after it
+    """Return a game's name as part of a file's: ids such as MinAtar/Asterix-v1 have a slash.
+
+    Of a long one its first part and a digest, as file systems take names of up to 255 bytes.
+    """
+    name = game.replace("/", "+")  # no name has one before its first @, nor a slash after it
+    whole = name.encode()
+    if len(whole) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(whole).hexdigest()[:16]
+    return f"{whole[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.storage.locked_folder import RunFolderError
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import LONGEST_NAME, RunFolder, file_name
 
 
 @pytest.fixture
@@ -264,3 +264,14 @@ def test_a_server_outlives_its_driver(folder: RunFolder) -> None:
         folder.rely_on_locks()
     with RunFolder(folder.path).lock():
         folder.write_checkpoint(0, {}, {})
+
+
+def test_long_names_of_games_fit_a_file_and_stay_apart() -> None:
+    assert file_name("MinAtar/Asterix-v1") == "MinAtar+Asterix-v1"
+    edge = "é" * (LONGEST_NAME // 2)
+    assert file_name(edge) == edge
+    longer = [f"Own/Env-v0@name={'é' * 200}{number}" for number in range(2)]
+    names = [file_name(game) for game in longer]
+    assert len(set(names)) == 2
+    assert all(len(name.encode()) <= LONGEST_NAME for name in names)
+    assert all(name.startswith("Own+Env-v0@name=é") for name in names)
