@@ -33,6 +33,7 @@ DISTANCES: Final = {
     "mirror images of what was seen": ("minatar_sides", "all"),
     "an unseen turn of the screen": ("minatar_turn", "all"),
     "an unseen gravity, and wind": ("lander_gravity", "all"),
+    "unseen gravities, learned by PPO": ("lander_gravity_ppo", "all"),
     "unseen layouts": ("minigrid_layouts", "all"),
     "unseen target speeds": ("half_cheetah", "all"),
     "another game": ("minatar_left_out", "new"),
