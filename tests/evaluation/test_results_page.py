@@ -24,7 +24,7 @@ GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 _LAYERS = ["--init", "pretrained:minatar-leap", "--agent_steps", "200000"]
 _LAYERS += ["--games", *(f"MinAtar/{game}-v1" for game in GAMES)]
 AGENTS = {
-    "sb3_starts": (sb3, "sb3_starts.md", "docs/your_own_code.md", ["starts"]),
+    "sb3_starts": (sb3, "sb3_starts.md", "docs/results/other_algorithms.md", ["starts"]),
     "sb3_agents": (sb3, "sb3_agents.md", "docs/results/sb3_agents.md", ["agents", *_MINATAR]),
     "sb3_agents_atari": (sb3, "sb3_agents.md", "docs/results/sb3_agents.md", ["agents", *_ATARI]),
     "layers": (layers, "layers.md", "docs/results/layers.md", _LAYERS),
