@@ -1,9 +1,9 @@
 """How often the intervals of agent steps saved hold the truth, on made-up agents.
 
-The table of docs/evaluation.md. Agents are drawn whose truth is known: what endlessly many runs of
-endlessly many agents each save against endlessly many agents from random starts. Each setting is
-one that broke a simpler rule. All goes through the functions that judge real evaluations: episodes,
-curves, first and final returns, levels, jackknife.
+The table of docs/results/interval_coverage.md. Agents are drawn whose truth is known: what
+endlessly many runs of endlessly many agents each save against as many agents from random starts.
+Each setting is one that broke a simpler rule. All goes through the functions that judge real
+evaluations: episodes, curves, first and final returns, levels, jackknife.
 
     .venv/bin/python -m benchmarks.interval_coverage --evaluations 1000
 

@@ -1,4 +1,4 @@
-"""benchmarks/interval_coverage.py, and the table that docs/evaluation.md has of it."""
+"""benchmarks/interval_coverage.py, and the page of results that has its table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_arm_like_random_agents_saves_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_docs_have_a_row_of_each_setting() -> None:
-    page = (ROOT / "docs" / "evaluation.md").read_text()
+    page = (ROOT / "docs/results/interval_coverage.md").read_text()
     table = page.split("-m benchmarks.interval_coverage")[1]
     drawn = {"setting": "x", "holds the truth": "95.0%", "runs": "3", "agents": "5"}
     (short,) = interval_coverage.in_short(
