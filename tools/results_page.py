@@ -33,7 +33,7 @@ DISTANCES: Final = {
     "mirror images of what was seen": ("minatar_sides", "all"),
     "an unseen turn of the screen": ("minatar_turn", "all"),
     "an unseen gravity, and wind": ("lander_gravity", "all"),
-    "unseen gravities, learned by PPO": ("lander_gravity_ppo", "all"),
+    "unseen gravities, by PPO": ("lander_gravity_ppo", "all"),
     "unseen layouts": ("minigrid_layouts", "all"),
     "unseen target speeds": ("half_cheetah", "all"),
     "another game": ("minatar_left_out", "new"),
@@ -93,7 +93,7 @@ def draw_distances(results: Path) -> None:
         if rows
     ]
     if panels:
-        draw(panels, results / "distance", columns=3, names=ARMS, formats=["svg"])
+        draw(panels, results / "distance", columns=2, names=ARMS, formats=["svg"])
 
 
 def page(beside: Path) -> str:
