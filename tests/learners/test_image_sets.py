@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from leap_rl.cli import main
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.sets import ImageSetTask
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.tasks.config import TaskConfig
@@ -34,14 +36,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_task(data: Path, images: ImagesConfig = FEW, seed: int = 7) -> tuple[ImageSetTask, Tensor]:
+def make_task(data: Path, images: ImagesConfig = FEW, **options: Any) -> ImageSetTask:
     task = TaskConfig(kind="images", games=["mnist"], data=str(data), images=images)
-    learner = make_learner(task=task, agent=AgentConfig())
-    made = learner(TaskSpec(game="mnist", seed=seed))
+    classifier = ClassifierConfig(**options)
+    learner = make_learner(task=task, agent=AgentConfig(classifier=classifier))
+    made = learner(TaskSpec(game="mnist", seed=7))
     assert isinstance(made, ImageSetTask)
-    start = learner.random_initialization(3)
-    made.start(start)
-    return made, start
+    made.start(learner.random_initialization(3))
+    return made
 
 
 def run(task: ImageSetTask) -> list[Progress]:
@@ -53,7 +55,7 @@ def run(task: ImageSetTask) -> list[Progress]:
 
 def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
     """The paper's network, SGD and cosine annealing, written with torch's own modules."""
-    task, _ = make_task(data)
+    task = make_task(data)
     layers: list[nn.Module] = []
     for inputs in (3, 64, 64, 64):
         convolution = nn.Conv2d(inputs, 64, 3, padding=1, bias=False)
@@ -97,7 +99,7 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
 
 
 def test_no_test_image_and_no_validation_image_is_ever_in_a_batch(data: Path) -> None:
-    task, _ = make_task(data)
+    task = make_task(data)
 
     def seen(part: Labelled) -> set[bytes]:
         places = torch.arange(len(part.labels))
@@ -112,23 +114,24 @@ def test_no_test_image_and_no_validation_image_is_ever_in_a_batch(data: Path) ->
 
 
 def test_the_test_error_is_measured_once_at_the_end(data: Path) -> None:
-    task, _ = make_task(data, ImagesConfig(epochs=8, batch_size=8, validation=0.2))
-    progress = run(task)
+    progress = run(make_task(data, replace(FEW, updates=None, epochs=8)))
     assert len(progress) == 48
-    assert [i for i, one in enumerate(progress) if "test_error" in one.losses] == [47]
-    assert [i for i, one in enumerate(progress) if "validation_error" in one.losses] == [47]
+    for name in ("test_error", "validation_error"):
+        assert [i for i, one in enumerate(progress) if name in one.losses] == [47]
     assert progress[0].losses["training_error"] > 0.4
     assert progress[-1].losses["test_error"] < 0.1
-    early, _ = make_task(data, ImagesConfig(updates=2, batch_size=8, validation=0.2))
+    early = make_task(data, replace(FEW, updates=2))
     found = run(early)[-1].losses["test_error"]
     assert found == early.evaluate(early.data.test)[1] != early.evaluate(early.data.training)[1]
-    untested, _ = make_task(data, ImagesConfig(updates=1, test=False, validation=0.2))
-    assert "test_error" not in run(untested)[0].losses
+    assert "test_error" not in run(make_task(data, replace(FEW, test=False)))[-1].losses
+
+
+PATIENT = replace(FEW, updates=200, patience=4)
 
 
 def test_patience_ends_a_task_and_a_snapshot_keeps_it(data: Path) -> None:
-    images = ImagesConfig(updates=200, batch_size=8, validation=0.2, patience=4, test=False)
-    task, start = make_task(data, images)
+    task = make_task(data, PATIENT)
+    start = task.learner.shared.clone()
     progress, states = [], []
     while not task.done:
         progress.append(task.advance(lambda point: None))
@@ -136,32 +139,36 @@ def test_patience_ends_a_task_and_a_snapshot_keeps_it(data: Path) -> None:
     errors = [one.losses["validation_error"] for one in progress]
     best = errors.index(min(errors))
     assert len(errors) == best + 1 + 4 < 200
+    again = make_task(data, PATIENT)
     for number in (0, best, best + 2):
-        again, _ = make_task(data, images)
         again.restore(states[number])
         assert [one.losses for one in run(again)] == [one.losses for one in progress[number + 1 :]]
-    carried, _ = make_task(data, images)
-    carried.carry_over(states[-1], start)
-    assert not carried.done
+    again.carry_over(states[-1], start)
+    assert not again.done
 
 
-SMALL = ["--task.images.batch_size", "8", "--task.images.updates", "250"]
-SMALL += ["--task.images.patience", "2"]
+def test_no_task_ends_by_patience_that_has_not_just_validated(data: Path) -> None:
+    progress = run(make_task(data, PATIENT, validate_every=7))
+    validated = [one.updates for one in progress if "validation_error" in one.losses]
+    assert validated[:2] == [4, 7]
+    assert validated[-1] == len(progress) < 200
+
+
+def small(data: Path, game: str) -> list[str]:
+    return [
+        *("--config", "multi_cv_paper", "--task.data", str(data), "--task.games", f'["{game}"]'),
+        *("--task.images.batch_size", "8", "--task.images.updates", "250"),
+        *("--task.images.patience", "2", *LOCALLY),
+    ]
 
 
 def options(data: Path, *more: str) -> list[str]:
-    return [
-        *("--config", "multi_cv_paper", "--task.data", str(data), "--task.games", '["mnist"]'),
-        *("--meta.batch_size", "1", "--meta.meta_steps", "2", *SMALL, *LOCALLY, *more),
-    ]
+    return [*small(data, "mnist"), "--meta.batch_size", "1", "--meta.meta_steps", "2", *more]
 
 
 @pytest.mark.parametrize("method", ["leap", "pretraining"])
 def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned(
-    method: str,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    method: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = options(data, "--meta.method", method, "--meta.optimizer", "auto", "--meta.meta_lr", "1")
     whole, torn = tmp_path / "whole", tmp_path / "torn"
@@ -173,12 +180,11 @@ def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned
     assert len(set(initializations(whole))) == 3
     *_, last = (json.loads(one) for one in (whole / "metrics.jsonl").open())
     assert 6 * 8 <= last["examples"] < 2 * 20 * 8, "each task ends by its patience"
-    learn = ["--config", "multi_cv_paper", "--task.data", str(data), "--init", str(whole)]
-    learn += [*SMALL, *LOCALLY, "--task.games", '["fashion"]']
-    learn += ["--task.images.test", "true", "--run_dir", str(tmp_path / "learned")]
-    assert main(["learn", *learn]) == 0
+    learned = tmp_path / "learned"
+    learn = [*small(data, "fashion"), "--init", str(whole), "--task.images.test", "true"]
+    assert main(["learn", *learn, "--run_dir", str(learned)]) == 0
     assert "test error" in capsys.readouterr().out
-    rows = [json.loads(one) for one in (tmp_path / "learned/metrics.jsonl").open()]
+    rows = [json.loads(one) for one in (learned / "metrics.jsonl").open()]
     assert ["error/fashion/test" in row for row in rows] == [False] * (len(rows) - 1) + [True]
 
 
@@ -188,7 +194,6 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
     run = tmp_path / "run"
     for argv, says in (
         (["--task.games", '["cifar10"]'], "'cifar10' is no game of task.kind = images in /"),
-        (["--task.images.validation", "0.001"], "leaves none to validate on"),
         (["--meta.method", "maml"], "meta.method = maml: differentiates through all updates"),
         (["--agent.classifier.share", "all"], "agent.classifier.share = all: the last layers"),
         (["--task.kind", "omniglot"], "task.images: has no effect with task.kind = omniglot"),

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.paper.learners.task_aware import TaskAware, TaskAwareNetwork
+from benchmarks.paper.learners.task_aware import TaskAware
 from leap_rl.learners.classifier.classifier import (
     FILTERS,
+    LAYERS,
     MODULES,
     Batch,
     Classifier,
     Metrics,
-    metrics,
+    Network,
 )
 from leap_rl.learners.classifier.sets import ImageSetTask
 
@@ -36,43 +37,33 @@ LARGEST_EXPONENT, LARGEST_EMBEDDING = 50.0, 6.0
 
 
 class MaskedEncoder(nn.Module):
-    """The paper's encoder, with the embeddings of all sets."""
+    """The paper's encoder with all sets' embeddings, for the set at a place among them."""
 
-    def __init__(self, sets: int) -> None:
+    def __init__(self, sets: int, place: int) -> None:
         super().__init__()
+        self.place = place
         self.embeddings = nn.Parameter(torch.empty(sets, MODULES, FILTERS))
         self.learned = nn.Parameter(torch.empty(sets))
         """1 for sets that were learned, 0 for others; no gradient reaches it."""
         self.layers = Classifier(1, channels=3).encoder
 
-    def masks(self, place: int, s: float) -> Tensor:
-        """Return a set's masks a, [layers, F]."""
-        return torch.sigmoid(s * self.embeddings[place])
+    def masks(self, s: float) -> Tensor:
+        """Return the set's masks a, [layers, F]."""
+        return torch.sigmoid(s * self.embeddings[self.place])
 
     @torch.no_grad()
-    def taken(self, place: int) -> Tensor:
+    def taken(self) -> Tensor:
         """Return A, the largest mask of the other sets that were learned, [layers, F]."""
-        others = [one for one in range(len(self.learned)) if one != place and self.learned[one] > 0]
-        none = torch.zeros(MODULES, FILTERS)
-        return torch.stack([none, *(self.masks(one, S_MAX) for one in others)]).amax(0)
-
-    def forward(self, images: Tensor, masks: Tensor) -> Tensor:
-        hidden = images.contiguous(memory_format=torch.channels_last)
-        for i, mask in enumerate(masks, start=1):
-            for layer in ("conv", "norm", "pool", "relu"):
-                hidden = self.layers.get_submodule(f"{layer}{i}")(hidden)
-            hidden = hidden * mask[:, None, None]
-        return hidden.flatten(1)
-
-
-class MaskedNetwork(TaskAwareNetwork):
-    """The masked encoder and a set's last layer."""
-
-    encoder: MaskedEncoder
+        others = self.learned > 0
+        others[self.place] = False
+        none = torch.zeros(1, MODULES, FILTERS)
+        return torch.cat([none, torch.sigmoid(S_MAX * self.embeddings[others])]).amax(0)
 
     def forward(self, images: Tensor, s: float = S_MAX) -> Tensor:
-        logits: Tensor = self.head(self.encoder(images, self.encoder.masks(self.place, s)))
-        return logits
+        hidden = images.contiguous(memory_format=torch.channels_last)
+        for i, mask in enumerate(self.masks(s)):
+            hidden = self.layers[LAYERS * i : LAYERS * (i + 1)](hidden) * mask[:, None, None]
+        return hidden.flatten(1)
 
 
 def compensation(embedding: Tensor, s: float) -> Tensor:
@@ -85,10 +76,10 @@ class HATTask(ImageSetTask):
     """Learns a set with masks."""
 
     @property
-    def network(self) -> MaskedNetwork:
-        network = self.learner.network
-        assert isinstance(network, MaskedNetwork)
-        return network
+    def encoder(self) -> MaskedEncoder:
+        encoder = self.learner.network.encoder
+        assert isinstance(encoder, MaskedEncoder)
+        return encoder
 
     @property
     def s(self) -> float:
@@ -99,39 +90,31 @@ class HATTask(ImageSetTask):
         return 1.0 / S_MAX + (S_MAX - 1.0 / S_MAX) * share
 
     def training_metrics(self, batch: Batch) -> Metrics:
-        encoder, place = self.network.encoder, self.network.place
-        found = metrics(self.network(batch.images, self.s), batch.labels)
-        free = 1.0 - encoder.taken(place)
-        used = (encoder.masks(place, self.s) * free).sum() / free.sum().clamp(min=1e-6)
+        found = self.learner.metrics(batch, self.s)
+        free = 1.0 - self.encoder.taken()
+        used = (self.encoder.masks(self.s) * free).sum() / free.sum().clamp(min=1e-6)
         return Metrics(found.loss + REGULARIZATION * used, found.error)
 
     def backward(self, loss: Tensor) -> Tensor:
-        gradient = super().backward(loss)
-        encoder, place = self.network.encoder, self.network.place
+        gradient, encoder, flat = super().backward(loss), self.encoder, self.learner.flat
+        gradients = flat.layout.named(flat.grad)
         before = torch.ones(3)
-        for i, after in enumerate(encoder.taken(place), start=1):
+        for i, after in enumerate(encoder.taken(), start=1):
             kept = 1.0 - torch.minimum(after[:, None], before)
-            _scale(encoder.layers.get_submodule(f"conv{i}").weight, kept[:, :, None, None])
-            for parameter in encoder.layers.get_submodule(f"norm{i}").parameters():
-                _scale(parameter, 1.0 - after)
+            gradients[f"encoder.layers.conv{i}.weight"] *= kept[:, :, None, None]
+            gradients[f"encoder.layers.norm{i}.weight"] *= 1.0 - after
+            gradients[f"encoder.layers.norm{i}.bias"] *= 1.0 - after
             before = after
-        factor = torch.zeros_like(encoder.embeddings)
-        factor[place] = compensation(encoder.embeddings[place].detach(), self.s)
-        _scale(encoder.embeddings, factor)
+        own = encoder.embeddings[encoder.place].detach()
+        gradients["encoder.embeddings"][encoder.place] *= compensation(own, self.s)
         return gradient
 
     @torch.no_grad()
     def step(self) -> None:
         super().step()
-        encoder, place = self.network.encoder, self.network.place
-        encoder.embeddings[place].clamp_(-LARGEST_EMBEDDING, LARGEST_EMBEDDING)
-        encoder.learned[place] = 1.0
-
-
-def _scale(parameter: Tensor | nn.Module, factor: Tensor) -> None:
-    assert isinstance(parameter, Tensor)
-    assert parameter.grad is not None
-    parameter.grad.mul_(factor)
+        encoder = self.encoder
+        encoder.embeddings[encoder.place].clamp_(-LARGEST_EMBEDDING, LARGEST_EMBEDDING)
+        encoder.learned[encoder.place] = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +124,9 @@ class HAT(TaskAware):
     name = "hat"
     makes = HATTask
 
-    def build(self, place: int, classes: int) -> MaskedNetwork:
-        return MaskedNetwork(MaskedEncoder(len(self.sets)), place, classes)
+    def encoder(self, place: int) -> MaskedEncoder:
+        return MaskedEncoder(len(self.sets), place)
 
-    def draw(self, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
-        if name == "embeddings":
-            nn.init.normal_(parameter, generator=generator)
+    def draw(self, network: Network, generator: torch.Generator) -> None:
+        super().draw(network, generator)
+        nn.init.normal_(network.get_parameter("encoder.embeddings"), generator=generator)

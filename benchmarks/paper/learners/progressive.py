@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.paper.learners.task_aware import TaskAware, TaskAwareNetwork
-from leap_rl.learners.classifier.classifier import FILTERS, MODULES, Classifier
+from benchmarks.paper.learners.task_aware import TaskAware
+from leap_rl.learners.classifier.classifier import FILTERS, LAYERS, MODULES, Classifier, Network
 
 WIDTH = 8
 
@@ -44,45 +44,36 @@ class Column(nn.Module):
 
     def layer(self, i: int, own: Tensor, others: list[Tensor]) -> Tensor:
         """Return a layer's features, i from 0, of the column's own and the others' before it."""
-        convolution, norm, pool, relu = (
-            self.layers.get_submodule(f"{name}{i + 1}") for name in ("conv", "norm", "pool", "relu")
-        )
-        hidden = convolution(own)
+        convolution, *following = list(self.layers)[LAYERS * i : LAYERS * (i + 1)]
+        hidden: Tensor = convolution(own)
         if i > 0 and others:
             scaled = [a * h for a, h in zip(self.scales[i - 1], others, strict=True)]
             hidden = hidden + self.up[i - 1](F.relu(self.down[i - 1](torch.cat(scaled, dim=1))))
-        features: Tensor = relu(pool(norm(hidden)))
-        return features
+        for layer in following:
+            hidden = layer(hidden)
+        return hidden
 
 
 class Columns(nn.Module):
-    """The columns of all sets."""
+    """The columns of all sets, for the set at a place among them."""
 
-    def __init__(self, sets: int) -> None:
+    def __init__(self, sets: int, place: int) -> None:
         super().__init__()
+        self.place = place
         self.columns = nn.ModuleList(Column(sets - 1) for _ in range(sets))
 
-    def forward(self, images: Tensor, place: int) -> Tensor:
-        """Return the features of a set's column; only that one is differentiated."""
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features of the set's column; only that one is differentiated."""
         learns = torch.is_grad_enabled()
         hidden = [images.contiguous(memory_format=torch.channels_last)] * len(self.columns)
         for i in range(MODULES):
-            following = []
+            before, hidden = hidden, []
             for number, column in enumerate(self.columns):
                 assert isinstance(column, Column)
-                with torch.set_grad_enabled(learns and number == place):
-                    others = [one for at, one in enumerate(hidden) if at != number]
-                    following.append(column.layer(i, hidden[number], others))
-            hidden = following
-        return hidden[place].flatten(1)
-
-
-class ProgressiveNetwork(TaskAwareNetwork):
-    """The columns and a set's last layer."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.encoder(images, self.place))
-        return logits
+                others = before[:number] + before[number + 1 :]
+                with torch.set_grad_enabled(learns and number == self.place):
+                    hidden.append(column.layer(i, before[number], others))
+        return hidden[self.place].flatten(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +82,11 @@ class ProgressiveNets(TaskAware):
 
     name = "progressive"
 
-    def build(self, place: int, classes: int) -> ProgressiveNetwork:
-        return ProgressiveNetwork(Columns(len(self.sets)), place, classes)
+    def encoder(self, place: int) -> Columns:
+        return Columns(len(self.sets), place)
 
-    def draw(self, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
-        if name == "scales":
-            nn.init.uniform_(parameter, 0.0, SMALL, generator=generator)
+    def draw(self, network: Network, generator: torch.Generator) -> None:
+        super().draw(network, generator)
+        for name, parameter in network.named_parameters():
+            if name.endswith(".scales"):
+                nn.init.uniform_(parameter, 0.0, SMALL, generator=generator)

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from leap_rl.learners.classifier.classifier import FEATURES, Network
@@ -18,18 +17,21 @@ from leap_rl.learners.classifier.learner import Classifier
 from leap_rl.learners.classifier.sets import ImageSetTask
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.task import TaskSpec
-from leap_rl.networks.encoders import blank, initialize
-from leap_rl.networks.parameters import flatten_parameters
+from leap_rl.networks.encoders import blank
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suites import ImageSetsSuite
 
 
 class TaskAwareNetwork(Network):
-    """A network whose forward pass depends on the set, by its place among all."""
+    """An encoder that knows its set, and the set's last layer."""
 
-    def __init__(self, encoder: nn.Module, place: int, classes: int) -> None:
+    def __init__(self, encoder: nn.Module, classes: int) -> None:
         super().__init__()
-        self.encoder, self.head, self.place = encoder, nn.Linear(FEATURES, classes), place
+        self.encoder, self.head = encoder, nn.Linear(FEATURES, classes)
+
+    def forward(self, images: Tensor, *more: float) -> Tensor:
+        logits: Tensor = self.head(self.encoder(images, *more))
+        return logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +59,14 @@ class TaskAware(Classifier):
         return list(self.agent.options["sets"])
 
     @abstractmethod
-    def build(self, place: int, classes: int) -> Network:
-        """Make a set's network, with any parameters."""
-
-    @abstractmethod
-    def draw(self, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
-        """Draw a parameter that is of no layer of torch's."""
+    def encoder(self, place: int) -> nn.Module:
+        """Make the encoder of all sets for the one at a place among them, with any parameters."""
 
     def __call__(self, spec: TaskSpec) -> ImageSetTask:
         arguments, place = self.set_arguments(spec.game), self.sets.index(spec.game)
-        network = blank(lambda: self.build(place, arguments["data"].classes))
+        classes = arguments["data"].classes
+        network = blank(lambda: TaskAwareNetwork(self.encoder(place), classes))
         return self.makes(spec, network=network, **arguments)
 
     def network(self) -> Network:
-        return blank(lambda: self.build(0, 1))
-
-    def random_initialization(self, seed: int) -> Tensor:
-        network, generator = self.network(), torch.Generator().manual_seed(seed)
-        initialize(network, generator)
-        for name, parameter in network.named_parameters():
-            self.draw(name.rpartition(".")[2], parameter, generator)
-        return flatten_parameters(network).vector[: self.shared_layout().size].clone()
+        return blank(lambda: TaskAwareNetwork(self.encoder(0), 1))

@@ -26,6 +26,8 @@ Share = Literal["all_but_last", "all"]
 
 FILTERS = 64
 MODULES = 4
+LAYERS = 4
+"""Of a module."""
 FEATURES = 4 * FILTERS
 """Of images of 32 × 32."""
 
@@ -42,6 +44,8 @@ class Classifier(Network):
 
     Images of one channel are 28 × 28, those of three are 32 × 32 and leave 2 × 2 features a filter.
     """
+
+    encoder: nn.Sequential
 
     def __init__(self, classes: int, channels: int = 1) -> None:
         super().__init__()
@@ -158,9 +162,10 @@ class ClassifierLearner:
             )
         self.flat.vector.copy_(vector)
 
-    def metrics(self, batch: Batch) -> Metrics:
+    def metrics(self, batch: Batch, *more: float) -> Metrics:
+        """Return how well a batch is classified; `more` is what else the network takes."""
         with self._casting():
-            logits = self.network(batch.images)
+            logits = self.network(batch.images, *more)
         return metrics(logits.to(self.parameters.dtype), batch.labels)
 
     def backward(self, loss: Tensor) -> Tensor:

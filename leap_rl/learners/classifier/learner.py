@@ -12,7 +12,7 @@ from leap_rl.tasks.images.config import CLASSES
 from leap_rl.tasks.suites import ImageSetsSuite, ImageSuite, OmniglotSuite
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor
 
     from leap_rl.learners.classifier.classifier import Network
     from leap_rl.learners.task import Task, TaskSpec
@@ -100,9 +100,14 @@ class Classifier(Learner):
     def random_initialization(self, seed: int) -> Tensor:
         import torch
 
-        from leap_rl.networks.encoders import initialize
         from leap_rl.networks.parameters import flatten_parameters
 
         network = self.network()
-        initialize(network, torch.Generator().manual_seed(seed))
+        self.draw(network, torch.Generator().manual_seed(seed))
         return flatten_parameters(network).vector[: self.shared_layout().size].clone()
+
+    def draw(self, network: Network, generator: Generator) -> None:
+        """Draw a network's parameters."""
+        from leap_rl.networks.encoders import initialize
+
+        initialize(network, generator)

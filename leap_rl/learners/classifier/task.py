@@ -94,9 +94,9 @@ class ClassifierTask(DescentTask):
         self._count_update(lambda: self.learner.evaluate(batch).loss)
         losses = {"total": float(loss), "training_error": float(metrics.error)}
         every = self._validate_every
-        if super().done or (every is not None and self._updates % every == 0):
+        if self.done or (every is not None and self._updates % every == 0):
             losses["validation"], losses["validation_error"] = self.validate()
-        if self.done:  # validation may have said so
+        if self.done:  # validation may have changed it
             losses |= self.final_losses()
         return self._progress(losses)
 

@@ -18,7 +18,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from leap_rl.core.regular_file import read_given
 
 LARGEST: Final = 2**31
 """Bytes of a file, and of all that it unpacks to; SVHN's have 226 million."""
+
+SHAPES: Final = {(side, side, channels) for side in (28, 32) for channels in (1, 3)}
+"""[H, W, C]."""
 
 
 class Labelled(NamedTuple):
@@ -37,23 +40,20 @@ class Labelled(NamedTuple):
     labels: NDArray[np.int64]
     """[N], from 0."""
 
+    def at(self, places: NDArray[np.intp]) -> Labelled:
+        """Return the images at some places, in that order."""
+        return Labelled(self.images[places], self.labels[places])
 
-Parts: TypeAlias = tuple[Labelled, Labelled]
-"""Training images and test images."""
 
-
-def read_parts(folder: Path) -> Parts:
+def read_parts(folder: Path) -> tuple[Labelled, Labelled]:
     """Read a folder's training and test images; ValueError, in one line, if they cannot be."""
     try:
         training, test = (_labelled(part, *arrays) for part, arrays in _read(folder).items())
-        _check_classes(training.labels, test.labels)
+        _check_classes(training, test)
     except Exception as error:  # numpy and scipy raise many kinds for what is damaged
-        what = (
-            f"{Path(error.filename).name} is missing"
-            if isinstance(error, FileNotFoundError)
-            else error
-        )
-        reason = " ".join(str(what).split())
+        reason = " ".join(str(error).split())
+        if isinstance(error, FileNotFoundError):
+            reason = f"{Path(error.filename).name} is missing"
         raise ValueError(
             f"task.data: {folder}: {reason}; copy the data again, in a form that docs/multi_cv.md "
             "lists"
@@ -73,17 +73,19 @@ def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
         return {"train": _cifar(batches), "test": _cifar([folder / "test_batch.bin"])}
     if "train_32x32.mat" in names:
         return {part: _mat(folder / f"{part}_32x32.mat") for part in ("train", "test")}
-    for table in folder.glob("*.npz"):
-        data = _content(table)
+    if tables := sorted(name for name in names if name.endswith(".npz")):
+        if len(tables) > 1:
+            raise ValueError(f"has {' and '.join(tables)}, and a set is one .npz")
+        data = _content(folder / tables[0])
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _check_size(sum(one.file_size for one in archive.infolist()))
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {part: (file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")}
-    for file in sorted(folder.iterdir()):
-        if file.suffix in (".p", ".pkl", ".pickle") or (
-            file.is_file() and _content(file)[:1] == b"\x80"
-        ):
-            raise ValueError(f"{file.name} is a pickle, which may run anything when it is read")
+    for name in names:
+        file = folder / name
+        begins_like_one = file.is_file() and _content(file)[:1] == b"\x80"
+        if begins_like_one or file.suffix in (".p", ".pkl", ".pickle"):
+            raise ValueError(f"{name} is a pickle, which may run anything when it is read")
     raise ValueError("has no images")
 
 
@@ -93,21 +95,20 @@ def _idx(folder: Path, part: str, what: str, dimensions: int) -> NDArray[Any]:
     packed = io.BytesIO(_content(zipped if zipped.exists() else path))
     file = gzip.GzipFile(fileobj=packed) if zipped.exists() else packed
     magic, start = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
-    data = file.read(start)
-    if data[:4] != magic:
+    head = file.read(start)
+    if head[:4] != magic or len(head) < start:
         raise ValueError(
-            f"{path.name} begins with {data[:4].hex() or 'nothing'}, and IDX of {dimensions} "
-            f"dimensions with {magic.hex()}"
+            f"{path.name} begins with {head.hex() or 'nothing'}, and IDX of {dimensions} "
+            f"dimensions with {magic.hex()} and their sizes"
         )
-    shape = struct.unpack(f">{dimensions}I", data[4:start])
-    _check_size(math.prod(shape))
-    data += file.read(math.prod(shape) + 1)  # no more: a few bytes unpack to gigabytes
-    if len(data) != start + math.prod(shape):
-        raise ValueError(
-            f"{path.name} has {len(data)} bytes or more, and its head says "
-            f"{start + math.prod(shape)}"
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    shape = struct.unpack(f">{dimensions}I", head[4:])
+    size = math.prod(shape)
+    _check_size(size)
+    data = file.read(size + 1)  # no more: a few bytes unpack to gigabytes
+    if len(data) != size:
+        found = start + len(data)
+        raise ValueError(f"{path.name} has {found} bytes or more, and its head says {start + size}")
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def _cifar(paths: list[Path], labels: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -154,12 +155,7 @@ def _check_size(unpacked: int) -> None:
 def _labelled(part: str, images: NDArray[Any], labels: NDArray[Any]) -> Labelled:
     labels, shape = labels.reshape(-1), list(images.shape)
     images = images[..., None] if images.ndim == 3 else images
-    sides = images.shape[1:3]
-    if (
-        images.dtype != np.uint8
-        or sides not in ((28, 28), (32, 32))
-        or images.shape[3] not in (1, 3)
-    ):
+    if images.dtype != np.uint8 or images.shape[1:] not in SHAPES:
         raise ValueError(
             f"{part} images are {images.dtype} {shape}, and must be uint8 of 28 × 28 or 32 × 32 "
             "pixels, gray or with 3 channels"
@@ -171,12 +167,12 @@ def _labelled(part: str, images: NDArray[Any], labels: NDArray[Any]) -> Labelled
     return Labelled(np.ascontiguousarray(images), labels.astype(np.int64))
 
 
-def _check_classes(training: NDArray[np.int64], test: NDArray[np.int64]) -> None:
-    known = np.unique(training)
-    beyond = np.setdiff1d(known, np.arange(len(known)))
-    beyond = np.setdiff1d(test, known) if not len(beyond) else beyond
-    if len(beyond):
-        raise ValueError(
-            f"label {beyond[0]} is beyond the classes, whose numbers go from 0 without a gap "
-            f"({len(known)} have training images)"
-        )
+def _check_classes(training: Labelled, test: Labelled) -> None:
+    classes = len(np.unique(training.labels))
+    for part in (training, test):
+        beyond = np.setdiff1d(part.labels, np.arange(classes))
+        if len(beyond):
+            raise ValueError(
+                f"label {beyond[0]} is beyond the classes, whose numbers go from 0 without a gap "
+                f"({classes} have training images)"
+            )

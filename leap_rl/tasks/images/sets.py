@@ -20,23 +20,22 @@ from numpy.typing import NDArray
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.images.config import TRAINING_IMAGES, ImagesConfig
 from leap_rl.tasks.images.data import SIDE, decode, read_omniglot, sources
-from leap_rl.tasks.images.formats import LARGEST, Labelled, Parts, read_parts
+from leap_rl.tasks.images.formats import LARGEST, Labelled, read_parts
 
-_DEVIATIONS: Final = {
-    "cifar10": ((125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)),
-    "mnist": ((0.1,), (0.2752,)),
-    "fashionmnist": ((0.2190,), (0.3318,)),
-    "svhn": ((0.4377, 0.4438, 0.4728), (0.198, 0.201, 0.197)),
-    "trafficsigns": ((0.3398, 0.3117, 0.3210), (0.2755, 0.2647, 0.2712)),
-    "facescrub": ((0.5163, 0.5569, 0.4695), (0.2307, 0.2272, 0.2479)),
-    "notmnist": ((0.4254,), (0.4501,)),
-}
 NORMALIZATIONS: Final = {
-    **_DEVIATIONS,
-    "cifar100": _DEVIATIONS["cifar10"],
-    "fashion": _DEVIATIONS["fashionmnist"],
-    "signs": _DEVIATIONS["trafficsigns"],
-}
+    name: (mean, deviation)
+    for names, mean, deviation in (
+        ("cifar10 cifar100", (125.3 / 255, 123.0 / 255, 113.9 / 255),
+         (63.0 / 255, 62.1 / 255, 66.7 / 255)),
+        ("mnist", (0.1,), (0.2752,)),
+        ("fashion fashionmnist", (0.2190,), (0.3318,)),
+        ("svhn", (0.4377, 0.4438, 0.4728), (0.198, 0.201, 0.197)),
+        ("signs trafficsigns", (0.3398, 0.3117, 0.3210), (0.2755, 0.2647, 0.2712)),
+        ("facescrub", (0.5163, 0.5569, 0.4695), (0.2307, 0.2272, 0.2479)),
+        ("notmnist", (0.4254,), (0.4501,)),
+    )
+    for name in names.split()
+}  # fmt: skip
 """Means and deviations of pixels in [0, 1], by a set's name without case and signs: those of HAT
 (Serrà et al. 2018), which the Leap paper takes. Other sets have their training images' own."""
 
@@ -82,10 +81,10 @@ def read_folder(path: str) -> Folder:
         alphabets = list(omniglot.alphabets)
         digest.update(omniglot.sha256.encode())
     names = (*(folder.name for folder in folders), *alphabets)
-    if not names:
+    if not names or root in splits:
         raise ValueError(
             f"task.data = {path}: is no folder with data sets; a set is a folder in it, such as "
-            "mnist with its four IDX files (docs/multi_cv.md)"
+            "mnist with its four IDX files, and so is a split of Omniglot's (docs/multi_cv.md)"
         )
     return Folder(names, digest.hexdigest())
 
@@ -96,7 +95,6 @@ def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
     folder = Path(path).expanduser() / name
     whole, test = read_parts(folder) if folder.is_dir() else _alphabet(path, name)
     learned = _order(name, "training", len(whole.labels))[: config.limit]
-    tested = _order(name, "test", len(test.labels))[: config.limit]
     count = len(learned)
     validating = round(config.validation * count)
     if not 0 < validating < count:
@@ -106,17 +104,10 @@ def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
             f"{name!r} it leaves none to {what}; take a {share} share, or more images"
         )
     mean, deviation = NORMALIZATIONS.get(_plain(name)) or _deviations(whole.images[learned])
-    training, validation, testing = (
-        Labelled(part.images[places], part.labels[places])
-        for part, places in (
-            *((whole, learned[:-validating]), (whole, learned[-validating:])),
-            (test, tested),
-        )
-    )
     return ImageSet(
-        training=training,
-        validation=validation,
-        test=testing,
+        training=whole.at(learned[:-validating]),
+        validation=whole.at(learned[-validating:]),
+        test=test.at(_order(name, "test", len(test.labels))[: config.limit]),
         classes=int(whole.labels.max()) + 1,
         mean=mean,
         deviation=deviation,
@@ -148,16 +139,15 @@ def _deviations(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[flo
     return (float(mean),), (float(deviation) or 1.0,)
 
 
-def _alphabet(path: str, name: str) -> Parts:
+def _alphabet(path: str, name: str) -> tuple[Labelled, Labelled]:
     """Return an alphabet's characters: of 15 drawers to learn from, of the last 5 to test on."""
     characters = read_omniglot(path).alphabets[name].values()
     try:
         images = np.array([[decode(png) for png in drawers] for drawers in characters])
     except ValueError as error:
         raise ValueError(f"task.data = {path}: {name}: {error}") from None
-    labels = np.arange(len(images))[:, None].repeat(images.shape[1], axis=1)
     learning, testing = (
-        Labelled(images[:, drawers].reshape(-1, SIDE, SIDE, 1), labels[:, drawers].reshape(-1))
-        for drawers in (slice(TRAINING_IMAGES), slice(TRAINING_IMAGES, None))
+        Labelled(part.reshape(-1, SIDE, SIDE, 1), np.arange(len(part)).repeat(part.shape[1]))
+        for part in (images[:, :TRAINING_IMAGES], images[:, TRAINING_IMAGES:])
     )
     return learning, testing
