@@ -1,18 +1,20 @@
-"""Options that the experiments on Omniglot share."""
+"""Options that the experiments on images share."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.cells import Cell
 from benchmarks.harness.experiment import add_processes, positive
-from leap_rl.tasks.images.data import read_omniglot
+from leap_rl.tasks.images.data import Omniglot, read_omniglot
+from leap_rl.tasks.images.sets import Folder
 
 
 def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of every experiment on Omniglot.
+    """Return a parser with the options of every experiment on images.
 
     Args:
         description: The script's docstring.
@@ -21,7 +23,7 @@ def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", required=True, help="Omniglot, as task.data")
+    options.add_argument("--data", required=True, help="folder of images, as task.data")
     options.add_argument(
         "--out", type=Path, default=Path(out), help="folder of cells, tables and plots"
     )
@@ -56,19 +58,18 @@ def training(cell: Cell, data: str) -> dict[str, Any]:
     }
 
 
-def check_images(given: argparse.Namespace) -> None:
+def check_images(
+    given: argparse.Namespace, read: Callable[[str], Omniglot | Folder] = read_omniglot
+) -> None:
     """Refuse images that differ from those of the finished cells; without images, check nothing.
 
     Raises:
         ValueError: There are others.
     """
-    if Path(given.data).expanduser().exists():  # otherwise a missing cell raises the error
-        refuse_other_images(given, read_omniglot(given.data).sha256)
-
-
-def refuse_other_images(given: argparse.Namespace, found: str) -> None:
-    """Raise ValueError if the images' SHA-256 is not that which the finished cells were made of."""
+    if not Path(given.data).expanduser().exists():
+        return  # a missing cell raises the error
     data, out, kept = given.data, given.out, given.out / "images.sha256"
+    found = read(data).sha256
     if not kept.exists():
         out.mkdir(parents=True, exist_ok=True)
         kept.write_text(f"{found}\n")

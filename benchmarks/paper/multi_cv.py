@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import experiment
+from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import learn
-from benchmarks.harness.omniglot_options import refuse_other_images
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
 from leap_rl.core.parsing import parse_options
@@ -75,11 +74,8 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
         # Without the meta-steps: more of them continue the same run.
         parts = ("+".join(value) if isinstance(value, list) else str(value)
                  for key, value in cell.items() if key != "meta_steps")  # fmt: skip
-        training = training_options(cell, data)
-        steps = meta_steps(cell)
-        run = meta_train(
-            out / "runs" / "-".join(parts), training, meta_steps=steps, trusts_imports=True
-        )
+        folder, training = out / "runs" / "-".join(parts), training_options(cell, data)
+        run = meta_train(folder, training, meta_steps=meta_steps(cell), trusts_imports=True)
         theta0, _ = read_initialization(str(run), tasks.shared_layout())
     curve = learn(tasks, TaskSpec(game=cell["held_out"], seed=seed), theta0)
     return {
@@ -119,19 +115,21 @@ def training_options(cell: Cell, data: str) -> dict[str, Any]:
     }
     if cell["method"] not in AT_ONCE:
         return options | {"meta.method": "pretraining", "meta.batch_size": 1}
-    own = {"meta.method": cell["method"], "meta.batch_size": len(games)}
-    outer = {
+    return options | {
+        "meta.method": cell["method"],
+        "meta.batch_size": len(games),
         "meta.optimizer": cell["optimizer"],
         "meta.meta_lr": META_LR[cell["optimizer"]][cell["method"]],
     }
-    return options | own | outer
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
-    """Return the experiment's cells."""
+    """Return the experiment's cells; ValueError if a set is held out that is none."""
     sizes = ("meta_steps", "epochs", "evaluation_epochs", "limit", "patience")
     common = {name: getattr(given, name) for name in sizes}
-    common["sets"] = given.sets or list(read_folder(given.data).names)
+    common["sets"] = sets = given.sets or list(read_folder(given.data).names)
+    if strange := {*given.held_out} - {*sets}:
+        raise ValueError(f"--held_out {' '.join(sorted(strange))}: not among the sets {sets}")
     return [
         {
             "method": method,
@@ -164,13 +162,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    positive = experiment.positive
-    parser.add_argument("--data", required=True, help="folder of data sets, as task.data")
-    parser.add_argument("--out", type=Path, default=Path("runs/multi_cv"), help="folder of cells")
-    experiment.add_processes(parser)
+    parser, positive = omniglot_options.parser(__doc__, out="runs/multi_cv"), experiment.positive
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--sets", nargs="+", help="all, held-out ones too; default: all there are")
     parser.add_argument("--held_out", nargs="+", default=["fashion", "mnist"])
@@ -184,17 +176,12 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def check_images(given: argparse.Namespace) -> None:
-    """Refuse sets that differ from those of the finished cells, as ValueError."""
-    if Path(given.data).expanduser().exists():  # otherwise a missing cell raises the error
-        refuse_other_images(given, read_folder(given.data).sha256)
-
-
 def main() -> int:
     """Run the command."""
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
-    return experiment.run(given, cells_of=cells_of, work=work, report=report, check=check_images)
+    check = partial(omniglot_options.check_images, read=read_folder)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report, check=check)
 
 
 if __name__ == "__main__":

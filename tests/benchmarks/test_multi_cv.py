@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,9 @@ from benchmarks.paper.learners.hat import HAT, HATTask, compensation
 from benchmarks.paper.learners.progressive import ProgressiveNets
 from benchmarks.paper.learners.task_aware import TaskAware
 from leap_rl.core.parsing import parse_options
-from leap_rl.learners.classifier.classifier import Batch, make_classifier
+from leap_rl.learners.classifier.classifier import make_classifier
 from leap_rl.learners.classifier.sets import ImageSetTask
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import TrainConfig
 from leap_rl.tasks.config import TaskConfig
@@ -35,17 +36,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def learner(kind: type[TaskAware], data: Path) -> TaskAware:
+def learner(kind: type[TaskAware], data: Path, **options: Any) -> TaskAware:
     images = ImagesConfig(updates=5, batch_size=8, test=False)
     task = TaskConfig(kind="images", games=SETS, data=str(data), images=images)
-    return kind(task=task, agent=AgentConfig(options={"sets": SETS}))
-
-
-def made(tasks: TaskAware, game: str, start: Tensor) -> ImageSetTask:
-    task = tasks(TaskSpec(game=game, seed=1))
-    assert isinstance(task, ImageSetTask)
-    task.start(start)
-    return task
+    classifier = ClassifierConfig(**options)
+    return kind(task=task, agent=AgentConfig(options={"sets": SETS}, classifier=classifier))
 
 
 def learned(task: ImageSetTask) -> Tensor:
@@ -54,15 +49,11 @@ def learned(task: ImageSetTask) -> Tensor:
     return task.learner.shared.clone()
 
 
-def logits(task: ImageSetTask, shared: Tensor, batch: Batch) -> Tensor:
+def logits(task: ImageSetTask, shared: Tensor) -> Tensor:
     task.learner.load_shared(shared)
     with torch.no_grad():
-        found: Tensor = task.learner.network(batch.images)
+        found: Tensor = task.learner.network(task.batch(0).images)
     return found
-
-
-def encoder_parts(tasks: TaskAware, shared: Tensor) -> dict[str, Tensor]:
-    return tasks.shared_layout().named(shared)
 
 
 # -- HAT --------------------------------------------------------------------------------------
@@ -83,44 +74,46 @@ def test_a_compensated_gradient_is_that_of_s_1_times_s_max() -> None:
 def hard(tasks: TaskAware) -> Tensor:
     """Return a start whose masks are 0 and 1, overlapping ones, and in which mnist was learned."""
     start = tasks.random_initialization(5)
-    parts = encoder_parts(tasks, start)
+    parts = tasks.shared_layout().named(start)
     torch.manual_seed(2)
     parts["embeddings"].copy_(6.0 * torch.randint(0, 2, parts["embeddings"].shape) - 3.0)
     parts["learned"].copy_(torch.tensor([0.0, 1.0, 0.0]))
     return start
 
 
+def hat_task(tasks: TaskAware, game: str, start: Tensor) -> HATTask:
+    task = tasks(TaskSpec(game=game, seed=1))
+    assert isinstance(task, HATTask)
+    task.start(start)
+    return task
+
+
 def test_what_a_set_takes_no_other_changes(data: Path) -> None:
     tasks = learner(HAT, data)
-    start = hard(tasks)
-    earlier = made(tasks, "mnist", start)
-    batch = earlier.batch(0)
-    before = logits(earlier, start, batch)
-    after = learned(made(tasks, "fashion", start))
-    moved = (
-        encoder_parts(tasks, after)["layers.conv2.weight"]
-        != encoder_parts(tasks, start)["layers.conv2.weight"]
-    )
+    start, named = hard(tasks), tasks.shared_layout().named
+    earlier = hat_task(tasks, "mnist", start)
+    before = logits(earlier, start)
+    after = learned(hat_task(tasks, "fashion", start))
+    moved = named(after)["layers.conv2.weight"] != named(start)["layers.conv2.weight"]
     assert 0.1 < moved.double().mean() < 0.9
-    assert torch.equal(logits(earlier, after, batch), before)
+    assert torch.equal(logits(earlier, after), before)
     # On a revisit the set's own mask protects nothing from itself; the other set's would.
-    again = learned(made(tasks, "mnist", start))
-    assert not torch.equal(logits(earlier, again, batch), before)
-    assert encoder_parts(tasks, after)["learned"].tolist() == [1, 1, 0]
+    again = learned(hat_task(tasks, "mnist", start))
+    assert not torch.equal(logits(earlier, again), before)
+    assert named(after)["learned"].tolist() == [1, 1, 0]
 
 
 def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -> None:
     tasks = learner(HAT, data)
-    start = tasks.random_initialization(5)
-    task = made(tasks, "mnist", start)
-    assert isinstance(task, HATTask)
+    start, named = tasks.random_initialization(5), tasks.shared_layout().named
+    task = hat_task(tasks, "mnist", start)
     s = []
     while not task.done:
         s.append(task.s)
         task.advance(lambda point: None)
     assert s == pytest.approx([1 / 400 + (400 - 1 / 400) * i / 4 for i in range(5)])
-    changed = encoder_parts(tasks, task.learner.shared)["embeddings"]
-    same = changed == encoder_parts(tasks, start)["embeddings"]
+    changed = named(task.learner.shared)["embeddings"]
+    same = changed == named(start)["embeddings"]
     assert [bool(one.all()) for one in same] == [True, False, True]
     assert changed.abs().max() <= 6
 
@@ -131,13 +124,24 @@ def test_the_regularizer_is_of_units_that_no_other_set_has(
     """λ Σ a (1 − A) / Σ (1 − A), with A of mnist alone."""
     monkeypatch.setattr(hat, "S_MAX", 1.0)  # s stays 1
     losses, tasks = {}, learner(HAT, data)
+    start = hard(tasks)
     for weight in (0.0, 0.75):
         monkeypatch.setattr(hat, "REGULARIZATION", weight)
-        task = made(tasks, "fashion", hard(tasks))
+        task = hat_task(tasks, "fashion", start)
         losses[weight] = float(task.training_metrics(task.batch(0)).loss.detach())
-    own, others, _ = torch.sigmoid(encoder_parts(tasks, hard(tasks))["embeddings"])
+    own, others, _ = torch.sigmoid(tasks.shared_layout().named(start)["embeddings"])
     expected = 0.75 * float((own * (1 - others)).sum() / (1 - others).sum())
     assert losses[0.75] - losses[0.0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_it_trains_in_the_precision_that_is_asked_for(data: Path) -> None:
+    losses = set()
+    for precision in ("float32", "bfloat16"):
+        tasks = learner(HAT, data, precision=precision)
+        task = hat_task(tasks, "mnist", tasks.random_initialization(5))
+        losses.add(float(task.training_metrics(task.batch(0)).loss.detach()))
+    assert max(losses) == pytest.approx(min(losses), rel=0.05)
+    assert len(losses) == 2
 
 
 # -- Progressive Nets -------------------------------------------------------------------------
@@ -145,34 +149,30 @@ def test_the_regularizer_is_of_units_that_no_other_set_has(
 
 def test_without_adapters_a_column_is_a_lone_network(data: Path) -> None:
     tasks = learner(ProgressiveNets, data)
-    start = tasks.random_initialization(5)
-    parts = encoder_parts(tasks, start)
-    task = made(tasks, "mnist", start)
-    batch = task.batch(0)
-    with_adapters = logits(task, start, batch)
-    for name, value in parts.items():
+    start, task = tasks.random_initialization(5), tasks(TaskSpec(game="mnist", seed=1))
+    with_adapters = logits(task, start)
+    for name, value in tasks.shared_layout().named(start).items():
         if ".up." in name:
             value.zero_()
-    lone = make_classifier(4, channels=3)
-    own = {
-        f"encoder.{name.removeprefix('columns.1.layers.')}": value for name, value in parts.items()
-    }
-    lone.load_state_dict(own | _head(task), strict=False)
-    assert torch.equal(logits(task, start, batch), lone(batch.images).detach())
-    assert not torch.equal(with_adapters, lone(batch.images).detach())
-
-
-def _head(task: ImageSetTask) -> dict[str, Tensor]:
-    return {n: v for n, v in task.named_parameters().items() if n.startswith("head.")}
+    without_adapters = logits(task, start)
+    lone, parameters = make_classifier(4, channels=3), task.named_parameters()
+    own = {name.replace("columns.1.layers.", ""): value for name, value in parameters.items()}
+    lone.load_state_dict(own, strict=False)
+    expected = lone(task.batch(0).images).detach()
+    assert torch.equal(without_adapters, expected)
+    assert not torch.equal(with_adapters, expected)
 
 
 def test_only_the_column_that_is_learned_changes(data: Path) -> None:
     tasks = learner(ProgressiveNets, data)
-    start = tasks.random_initialization(5)
-    after = encoder_parts(tasks, learned(made(tasks, "mnist", start)))
-    before = encoder_parts(tasks, start)
+    start, named = tasks.random_initialization(5), tasks.shared_layout().named
+    task = tasks(TaskSpec(game="mnist", seed=1))
+    task.start(start)
+    after = learned(task)
     changed = {
-        name.rsplit(".", 1)[0] for name in before if not torch.equal(before[name], after[name])
+        name.rsplit(".", 1)[0]
+        for name, before in named(start).items()
+        if not torch.equal(before, named(after)[name])
     }
     assert {name.split(".")[1] for name in changed} == {"1"}
     assert {"columns.1.down.0", "columns.1.up.2", "columns.1.layers.conv1"} <= changed
@@ -180,9 +180,8 @@ def test_only_the_column_that_is_learned_changes(data: Path) -> None:
 
 
 def test_the_number_of_parameters_has_a_closed_form(data: Path) -> None:
-    found = sum(
-        one.numel() for one in learner(ProgressiveNets, data).network().encoder.parameters()
-    )
+    encoder = learner(ProgressiveNets, data).encoder(0)
+    found = sum(one.numel() for one in encoder.parameters())
     assert found == 3 * 112_832 + 3 * 3 * (2 * 64 * 8 + 8 * 64 + 2)
 
 
@@ -227,7 +226,10 @@ def test_the_table_is_made_and_made_again_from_its_cells(
     assert "3 of 3 cells are done" in capsys.readouterr().out
 
 
-def test_sets_that_a_learner_is_not_told_are_refused(data: Path) -> None:
+def test_sets_that_nobody_is_told_of_are_refused(data: Path) -> None:
+    words = ["--data", str(data), "--sets", *SETS[:2], "--held_out", "mnist", "other"]
+    with pytest.raises(ValueError, match="--held_out other: not among the sets"):
+        multi_cv.cells_of(multi_cv.options().parse_args(words))
     task = TaskConfig(kind="images", games=SETS, data=str(data))
     with pytest.raises(ValueError, match=r"agent\.options = .*hat takes sets alone.*'other'"):
         HAT.check(task, AgentConfig(options={"sets": SETS[:2]}), 1)
