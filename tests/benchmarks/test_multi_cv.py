@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.paper import multi_cv
 from benchmarks.paper.learners import hat
-from benchmarks.paper.learners.hat import HAT, HATTask, compensation
+from benchmarks.paper.learners.hat import HAT, HATTask
 from benchmarks.paper.learners.progressive import ProgressiveNets
 from benchmarks.paper.learners.task_aware import TaskAware
 from leap_rl.core.parsing import parse_options
@@ -59,18 +60,6 @@ def logits(task: ImageSetTask, shared: Tensor) -> Tensor:
 # -- HAT --------------------------------------------------------------------------------------
 
 
-def test_a_compensated_gradient_is_that_of_s_1_times_s_max() -> None:
-    e = torch.linspace(-3, 3, 41, dtype=torch.float64)
-    for s in (1 / 400, 0.3, 1.0, 4.9):
-        moved = e.clone().requires_grad_()
-        upstream = torch.cos(7 * e)  # ∂L/∂a
-        (upstream * torch.sigmoid(s * moved)).sum().backward()  # type: ignore[no-untyped-call]
-        assert moved.grad is not None
-        ours = moved.grad * compensation(e, s)
-        sigma = torch.sigmoid(e)
-        torch.testing.assert_close(ours, upstream * 400 * sigma * (1 - sigma), rtol=1e-9, atol=0)
-
-
 def hard(tasks: TaskAware) -> Tensor:
     """Return a start whose masks are 0 and 1, overlapping ones, and in which mnist was learned."""
     start = tasks.random_initialization(5)
@@ -88,6 +77,24 @@ def hat_task(tasks: TaskAware, game: str, start: Tensor) -> HATTask:
     return task
 
 
+def test_an_embeddings_gradient_is_as_if_s_were_1_times_s_max(data: Path) -> None:
+    tasks = learner(HAT, data)
+    start, named = tasks.random_initialization(5), tasks.shared_layout().named
+    named(start)["embeddings"].mul_(0.01)  # so that σ(s e) is not quite 0 or 1
+    task = hat_task(tasks, "mnist", start)
+    for _ in range(2):
+        e, loss = task.encoder.embeddings, task.training_metrics(task.batch(0)).loss
+        (found,) = torch.autograd.grad(loss, e, retain_graph=True)
+        gradient = named(task.backward(loss))["embeddings"]
+        a, steep = torch.sigmoid(task.s * e.detach().double()), torch.sigmoid(e.detach().double())
+        by_mask = found / (task.s * a * (1 - a))  # ∂L/∂a
+        own = (a * (1 - a) > 1e-3) & torch.tensor([False, True, False])[:, None, None]
+        expected = by_mask * 400 * steep * (1 - steep)
+        torch.testing.assert_close(gradient[own].double(), expected[own], rtol=1e-3, atol=0)
+        assert own.sum() > 30
+        task.advance(lambda point: None)
+
+
 def test_what_a_set_takes_no_other_changes(data: Path) -> None:
     tasks = learner(HAT, data)
     start, named = hard(tasks), tasks.shared_layout().named
@@ -95,7 +102,10 @@ def test_what_a_set_takes_no_other_changes(data: Path) -> None:
     before = logits(earlier, start)
     after = learned(hat_task(tasks, "fashion", start))
     moved = named(after)["layers.conv2.weight"] != named(start)["layers.conv2.weight"]
-    assert 0.1 < moved.double().mean() < 0.9
+    inputs, outputs = named(start)["embeddings"][1, :2] > 0  # that mnist has taken
+    assert not moved[outputs][:, inputs].any()
+    assert moved[outputs][:, ~inputs].any()
+    assert moved[~outputs][:, inputs].any()
     assert torch.equal(logits(earlier, after), before)
     # On a revisit the set's own mask protects nothing from itself; the other set's would.
     again = learned(hat_task(tasks, "mnist", start))
@@ -106,6 +116,7 @@ def test_what_a_set_takes_no_other_changes(data: Path) -> None:
 def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -> None:
     tasks = learner(HAT, data)
     start, named = tasks.random_initialization(5), tasks.shared_layout().named
+    named(start)["embeddings"].mul_(10)  # beyond the bound of 6
     task = hat_task(tasks, "mnist", start)
     s = []
     while not task.done:
@@ -115,7 +126,7 @@ def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -
     changed = named(task.learner.shared)["embeddings"]
     same = changed == named(start)["embeddings"]
     assert [bool(one.all()) for one in same] == [True, False, True]
-    assert changed.abs().max() <= 6
+    assert changed[1].abs().max() <= 6
 
 
 def test_the_regularizer_is_of_units_that_no_other_set_has(
@@ -145,6 +156,29 @@ def test_it_trains_in_the_precision_that_is_asked_for(data: Path) -> None:
 
 
 # -- Progressive Nets -------------------------------------------------------------------------
+
+
+def test_a_column_sees_the_layers_before_of_all_others(data: Path) -> None:
+    """The formula of the module's docstring, in torch's own functions."""
+    tasks = learner(ProgressiveNets, data)
+    task = tasks(TaskSpec(game="mnist", seed=1))
+    task.start(tasks.random_initialization(5))
+    images, named = task.batch(0).images, task.named_parameters()
+    features = [images] * 3
+    for i in range(4):
+        before, features = features, []
+        for k, others in enumerate(([1, 2], [0, 2], [0, 1])):
+            column = f"encoder.columns.{k}."
+            hidden = F.conv2d(before[k], named[f"{column}layers.conv{i + 1}.weight"], padding=1)
+            if i > 0:
+                scales = named[f"{column}scales"][i - 1]
+                seen = torch.cat([a * before[j] for a, j in zip(scales, others, strict=True)], 1)
+                narrow = F.relu(F.conv2d(seen, named[f"{column}down.{i - 1}.weight"]))
+                hidden = hidden + F.conv2d(narrow, named[f"{column}up.{i - 1}.weight"])
+            hidden = F.batch_norm(hidden, None, None, training=True)  # which starts as it is
+            features.append(F.max_pool2d(F.relu(hidden), 2))
+    found = task.learner.network.encoder(images)
+    torch.testing.assert_close(found, features[1].flatten(1), rtol=1e-3, atol=1e-4)
 
 
 def test_without_adapters_a_column_is_a_lone_network(data: Path) -> None:
