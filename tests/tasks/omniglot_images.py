@@ -16,11 +16,6 @@ SIDE = 105
 DRAWERS = 20
 
 
-def character(random: np.random.Generator) -> NDArray[np.float64]:
-    """Three strokes: [3 strokes, 2 ends, 2 coordinates], in pixels."""
-    return random.uniform(20, 85, size=(3, 2, 2))
-
-
 def drawn(strokes: NDArray[np.float64], random: np.random.Generator) -> bytes:
     """A PNG file of 1-bit pixels, in a hand that is none too steady."""
     begin, end = (strokes + random.normal(0, 2, size=strokes.shape)).swapaxes(0, 1)
@@ -34,38 +29,30 @@ def drawn(strokes: NDArray[np.float64], random: np.random.Generator) -> bytes:
     return file.getvalue()
 
 
-def make_split(alphabets: Mapping[str, int], *, drawers: int = DRAWERS) -> dict[str, bytes]:
-    """Files by their paths within a split, for alphabets with so many characters each.
-
-    An alphabet of the same name is the same in every split.
-    """
-    files: dict[str, bytes] = {}
-    for alphabet, characters in alphabets.items():
-        files |= _alphabet(alphabet, characters, drawers)
-    return files
-
-
 @cache
-def _alphabet(alphabet: str, characters: int, drawers: int) -> dict[str, bytes]:
+def _alphabet(alphabet: str, characters: int) -> dict[str, bytes]:
+    """Files by their paths within a split; an alphabet is the same in each."""
     files = {}
     random = np.random.default_rng(list(alphabet.encode()))
     for index in range(1, characters + 1):
-        strokes = character(random)
-        for hand in range(1, drawers + 1):
+        strokes = random.uniform(20, 85, size=(3, 2, 2))  # three, of two ends each, in pixels
+        for hand in range(1, DRAWERS + 1):
             name = f"{alphabet}/character{index:02}/{index:04}_{hand:02}.png"
             files[name] = drawn(strokes, random)
     return files
 
 
 def write_zip(path: Path, alphabets: Mapping[str, int]) -> None:
-    """Write a split as a zip whose name is its own."""
+    """Write a split, of alphabets with so many characters each, as a zip whose name is its own."""
     with zipfile.ZipFile(path, "w") as archive:
-        for name, data in make_split(alphabets).items():
-            archive.writestr(f"{path.stem}/{name}", data)
+        for alphabet, characters in alphabets.items():
+            for name, data in _alphabet(alphabet, characters).items():
+                archive.writestr(f"{path.stem}/{name}", data)
 
 
 def write_folder(path: Path, alphabets: Mapping[str, int]) -> None:
     """Write a split as a folder."""
-    for name, data in make_split(alphabets).items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(data)
+    for alphabet, characters in alphabets.items():
+        for name, data in _alphabet(alphabet, characters).items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
