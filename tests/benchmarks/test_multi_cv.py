@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.paper import multi_cv
 from benchmarks.paper.learners import hat
-from benchmarks.paper.learners.hat import HAT, HATTask
+from benchmarks.paper.learners.hat import HAT
 from benchmarks.paper.learners.progressive import ProgressiveNets
 from benchmarks.paper.learners.task_aware import TaskAware
 from leap_rl.core.parsing import parse_options
@@ -44,6 +44,12 @@ def learner(kind: type[TaskAware], data: Path, **options: Any) -> TaskAware:
     return kind(task=task, agent=AgentConfig(options={"sets": SETS}, classifier=classifier))
 
 
+def begun(tasks: TaskAware, game: str, start: Tensor) -> Any:
+    task = tasks(TaskSpec(game=game, seed=1))
+    task.start(start)
+    return task
+
+
 def learned(task: ImageSetTask) -> Tensor:
     while not task.done:
         task.advance(lambda point: None)
@@ -70,18 +76,11 @@ def hard(tasks: TaskAware) -> Tensor:
     return start
 
 
-def hat_task(tasks: TaskAware, game: str, start: Tensor) -> HATTask:
-    task = tasks(TaskSpec(game=game, seed=1))
-    assert isinstance(task, HATTask)
-    task.start(start)
-    return task
-
-
 def test_an_embeddings_gradient_is_as_if_s_were_1_times_s_max(data: Path) -> None:
     tasks = learner(HAT, data)
     start, named = tasks.random_initialization(5), tasks.shared_layout().named
     named(start)["embeddings"].mul_(0.01)  # so that σ(s e) is not quite 0 or 1
-    task = hat_task(tasks, "mnist", start)
+    task = begun(tasks, "mnist", start)
     for _ in range(2):
         e, loss = task.encoder.embeddings, task.training_metrics(task.batch(0)).loss
         (found,) = torch.autograd.grad(loss, e, retain_graph=True)
@@ -98,9 +97,9 @@ def test_an_embeddings_gradient_is_as_if_s_were_1_times_s_max(data: Path) -> Non
 def test_what_a_set_takes_no_other_changes(data: Path) -> None:
     tasks = learner(HAT, data)
     start, named = hard(tasks), tasks.shared_layout().named
-    earlier = hat_task(tasks, "mnist", start)
+    earlier = begun(tasks, "mnist", start)
     before = logits(earlier, start)
-    after = learned(hat_task(tasks, "fashion", start))
+    after = learned(begun(tasks, "fashion", start))
     moved = named(after)["layers.conv2.weight"] != named(start)["layers.conv2.weight"]
     inputs, outputs = named(start)["embeddings"][1, :2] > 0  # that mnist has taken
     assert not moved[outputs][:, inputs].any()
@@ -108,7 +107,7 @@ def test_what_a_set_takes_no_other_changes(data: Path) -> None:
     assert moved[~outputs][:, inputs].any()
     assert torch.equal(logits(earlier, after), before)
     # On a revisit the set's own mask protects nothing from itself; the other set's would.
-    again = learned(hat_task(tasks, "mnist", start))
+    again = learned(begun(tasks, "mnist", start))
     assert not torch.equal(logits(earlier, again), before)
     assert named(after)["learned"].tolist() == [1, 1, 0]
 
@@ -117,7 +116,7 @@ def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -
     tasks = learner(HAT, data)
     start, named = tasks.random_initialization(5), tasks.shared_layout().named
     named(start)["embeddings"].mul_(10)  # beyond the bound of 6
-    task = hat_task(tasks, "mnist", start)
+    task = begun(tasks, "mnist", start)
     s = []
     while not task.done:
         s.append(task.s)
@@ -138,7 +137,7 @@ def test_the_regularizer_is_of_units_that_no_other_set_has(
     start = hard(tasks)
     for weight in (0.0, 0.75):
         monkeypatch.setattr(hat, "REGULARIZATION", weight)
-        task = hat_task(tasks, "fashion", start)
+        task = begun(tasks, "fashion", start)
         losses[weight] = float(task.training_metrics(task.batch(0)).loss.detach())
     own, others, _ = torch.sigmoid(tasks.shared_layout().named(start)["embeddings"])
     expected = 0.75 * float((own * (1 - others)).sum() / (1 - others).sum())
@@ -149,7 +148,7 @@ def test_it_trains_in_the_precision_that_is_asked_for(data: Path) -> None:
     losses = set()
     for precision in ("float32", "bfloat16"):
         tasks = learner(HAT, data, precision=precision)
-        task = hat_task(tasks, "mnist", tasks.random_initialization(5))
+        task = begun(tasks, "mnist", tasks.random_initialization(5))
         losses.add(float(task.training_metrics(task.batch(0)).loss.detach()))
     assert max(losses) == pytest.approx(min(losses), rel=0.05)
     assert len(losses) == 2
@@ -161,8 +160,7 @@ def test_it_trains_in_the_precision_that_is_asked_for(data: Path) -> None:
 def test_a_column_sees_the_layers_before_of_all_others(data: Path) -> None:
     """The formula of the module's docstring, in torch's own functions."""
     tasks = learner(ProgressiveNets, data)
-    task = tasks(TaskSpec(game="mnist", seed=1))
-    task.start(tasks.random_initialization(5))
+    task = begun(tasks, "mnist", tasks.random_initialization(5))
     images, named = task.batch(0).images, task.named_parameters()
     features = [images] * 3
     for i in range(4):
@@ -200,9 +198,7 @@ def test_without_adapters_a_column_is_a_lone_network(data: Path) -> None:
 def test_only_the_column_that_is_learned_changes(data: Path) -> None:
     tasks = learner(ProgressiveNets, data)
     start, named = tasks.random_initialization(5), tasks.shared_layout().named
-    task = tasks(TaskSpec(game="mnist", seed=1))
-    task.start(start)
-    after = learned(task)
+    after = learned(begun(tasks, "mnist", start))
     changed = {
         name.rsplit(".", 1)[0]
         for name, before in named(start).items()

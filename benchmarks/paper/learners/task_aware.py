@@ -51,7 +51,7 @@ class TaskAware(Classifier):
         if strange or agent.options.keys() != {"sets"}:
             raise ValueError(
                 f"agent.options = {agent.options}: {cls.name} takes sets alone, the names of all "
-                f"that it may meet, and {sorted(strange)} of task.games among them"
+                f"that it may meet; of task.games it lacks {sorted(strange)}"
             )
 
     @property
