@@ -24,6 +24,7 @@ from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import TrainConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import ImagesConfig
+from leap_rl.tasks.images.sets import read_folder
 from tests.tasks.image_sets import write_idx
 
 SETS = ["fashion", "mnist", "other"]
@@ -252,6 +253,7 @@ def test_the_table_is_made_and_made_again_from_its_cells(
     assert [one["cell"]["method"] for one in cells] == ["leap", "hat", "none"]
     assert all(0 <= one["result"]["test_error"] <= 1 for one in cells)
     assert "| mnist | leap |" in capsys.readouterr().out
+    assert (tmp_path / "images.sha256").read_text().strip() == read_folder(str(data)).sha256
     assert multi_cv.main() == 0
     assert "3 of 3 cells are done" in capsys.readouterr().out
 

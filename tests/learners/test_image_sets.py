@@ -82,6 +82,9 @@ def test_a_task_is_a_plain_torch_loop(data: Path) -> None:
         losses = task.advance(lambda point: None).losses
         assert losses["total"] == pytest.approx(float(loss.detach()), rel=1e-4)
     assert task.done
+    constant = make_task(data, replace(FEW, schedule="constant"))
+    run(constant)
+    assert constant.rate() == 1 > task.rate() == 0
     theirs = torch.cat([one.detach().flatten() for one in network.parameters()])
     ours = torch.cat([one.flatten() for one in task.learner.flat.copies().values()])
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
