@@ -140,9 +140,9 @@ def only(data: bytes, *names: str) -> Harm:
     return harm
 
 
-def npz(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.savez_compressed(file, x_train=array, y_train=array, x_test=array, y_test=array)
+def npz(x: np.ndarray, y: np.ndarray | None = None) -> bytes:
+    file, y = io.BytesIO(), x if y is None else y
+    np.savez_compressed(file, x_train=x, y_train=y, x_test=x, y_test=y)
     return file.getvalue()
 
 
@@ -182,6 +182,12 @@ def mat(array: np.ndarray) -> bytes:
         (only(pickle.dumps([1]), "data_batch_1"), "data_batch_1 is a pickle, which may run"),
         (only(b"0", "train.p"), "train.p is a pickle"),
         (only(npz(np.array([{}], dtype=object)), "a.npz"), "Object arrays cannot be loaded"),
+        (only(npz(np.zeros((2, 30, 30), np.uint8)), "a.npz"), "train images are uint8 [2, 30, 30]"),
+        (only(npz(np.zeros((2, 28, 28), np.int8)), "a.npz"), "train images are int8 [2, 28, 28]"),
+        (
+            only(npz(make(2)[0], np.zeros(2)), "a.npz"),
+            "train labels are float64, and must be whole",
+        ),
         (only(b"abc", "readme.txt"), "mnist: has no images; copy"),
     ],
 )
