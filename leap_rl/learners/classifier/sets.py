@@ -15,10 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.core.choices import LossDifference
 from leap_rl.learners.classifier.classifier import Batch, Network, make_classifier
 from leap_rl.learners.classifier.task import ClassifierTask
-from leap_rl.learners.config import ClassifierConfig
 from leap_rl.learners.task import TaskSpec, TaskState
 from leap_rl.tasks.images.config import ImagesConfig
 from leap_rl.tasks.images.formats import Labelled
@@ -40,22 +38,18 @@ class ImageSetTask(ClassifierTask):
         *,
         data: ImageSet,
         images: ImagesConfig,
-        updates: int,
-        config: ClassifierConfig,
-        loss_difference: LossDifference = "next_batch",
         network: Network | None = None,
+        **others: Any,
     ) -> None:
         super().__init__(
             spec,
             classes=data.classes,
             network=network or make_classifier(data.classes, CHANNELS),
-            config=config,
-            updates=updates,
             agent_steps_per_update=images.batch_size,
-            loss_difference=loss_difference,
+            **others,
         )
         self.data, self.images = data, images
-        self._validate_every = config.validate_every or (1 if images.patience else None)
+        self._validate_every = self.config.validate_every or (1 if images.patience else None)
         self._best = (math.inf, 0)  # validation error, and the update that had it
 
     @property
@@ -94,14 +88,15 @@ class ImageSetTask(ClassifierTask):
 
     def shown(self, part: Labelled, places: Tensor) -> Batch:
         """Return images as a network sees them, float32 [N, 3, 32, 32], normalized."""
-        pixels = torch.from_numpy(part.images[places.numpy()]).permute(0, 3, 1, 2).float().div_(255)
+        images, labels = part.at(places.numpy())
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255)
         margin = (SIDE - pixels.shape[2]) // 2
         pixels = F.pad(pixels, [margin] * 4).expand(-1, CHANNELS, -1, -1)
         mean, deviation = (
             torch.tensor(values).view(1, -1, 1, 1)
             for values in (self.data.mean, self.data.deviation)
         )
-        return Batch((pixels - mean) / deviation, torch.from_numpy(part.labels[places.numpy()]))
+        return Batch((pixels - mean) / deviation, torch.from_numpy(labels))
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         super().carry_over(state, shared)
