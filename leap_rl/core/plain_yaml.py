@@ -2,15 +2,16 @@
 
 No tag runs or imports anything. Anchors (`&name`, `*name`) are refused, since a few lines of them
 can expand to more values than memory holds, and so is deep nesting, since PyYAML and its C library
-recurse.
+recurse; so are control characters, and numbers that no 64 bits hold.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -23,6 +24,12 @@ LARGEST = 2**20
 """Characters; a config has some thousand."""
 DEEPEST = 32
 """Levels of lists and mappings; a config has four."""
+LONGEST: Final = 20
+"""Digits of a whole number: those of 64 bits."""
+
+_WHOLE = re.compile(r"[-+]?(0b[01_]+|0x[\da-fA-F_]+|\d[\d_:]*)")
+"""A whole number, as YAML spells it."""
+_CONTROL = re.compile(r"[^\t\n\r\x85\x20-\x7e\xa0-\U0010ffff]")
 
 
 class NotPlainError(yaml.YAMLError):
@@ -55,7 +62,7 @@ class _Keys:
 
 
 def check(text: str) -> None:
-    """Raise a YAMLError for no YAML, for too long or deep a text, for anchors or a key twice."""
+    """Raise a YAMLError for no YAML, or one that holds what the module's docstring refuses."""
     if len(text) > LARGEST:
         raise NotPlainError(f"it has {len(text)} characters; no config needs more than {LARGEST}")
     # The keys so far of each open mapping; None for a list.
@@ -63,6 +70,8 @@ def check(text: str) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent):
             raise NotPlainError(f"{_line(event)}*{event.anchor} refers to an anchor; write it out")
+        if isinstance(event, yaml.ScalarEvent):
+            _check_scalar(event)
         if isinstance(event, yaml.CollectionEndEvent):
             nested.pop()
         elif isinstance(event, yaml.NodeEvent) and nested and nested[-1] is not None:
@@ -75,6 +84,14 @@ def check(text: str) -> None:
             nested.append(_Keys() if isinstance(event, yaml.MappingStartEvent) else None)
         if len(nested) > DEEPEST:
             raise NotPlainError(f"lists and mappings are nested more than {DEEPEST} deep")
+
+
+def _check_scalar(event: yaml.ScalarEvent) -> None:
+    """Refuse what would be an error of its own wherever it is used: in a name, as a float."""
+    if control := _CONTROL.search(event.value):
+        raise NotPlainError(f"{_line(event)}a text holds the control character {control[0]!r}")
+    if event.implicit[0] and len(event.value) > LONGEST and _WHOLE.fullmatch(event.value):
+        raise NotPlainError(f"{_line(event)}a number has {len(event.value)} digits")
 
 
 def _line(event: yaml.Event) -> str:

@@ -20,6 +20,9 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
+MOST: Final = 1_000
+"""Runs of an arm, and agents of a run: each takes its room in memory before anything is learned."""
+
 QUESTION: Final = "From which start does a new agent learn a new member soonest, and does it pay?"
 
 
@@ -90,8 +93,8 @@ class StudyConfig:
     def __post_init__(self) -> None:
         for name in ("runs", "agents", "random_agents"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} = {value}: must be at least 1")
+            if value is not None and not 1 <= value <= MOST:
+                raise ValueError(f"{name} = {value}: must be at least 1 and at most {MOST:,}")
         if self.processes != "auto" and self.processes < 1:
             raise ValueError(f"processes = {self.processes}: must be at least 1, or auto")
         if not 0 <= self.seed < 2**SEED_BITS - self.runs:
@@ -256,6 +259,8 @@ def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str
         raise ValueError(f"arms = {arms}: name each once")
     found: dict[str, dict[str, Any]] = {RANDOM: {}}
     for name, options in named.items():
+        if not isinstance(name, str):  # YAML's 1, true and null are none
+            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
         if options is not None and not isinstance(options, Mapping):
             raise ValueError(
                 f"arms.{name} = {options}: must be options of leap-rl train, as {{meta.p: 1}}"

@@ -13,6 +13,8 @@ from leap_rl.studies.cells import Cell
 
 TELL_EVERY_S: Final = 30.0
 
+_LONGEST_S: Final = timedelta.max // timedelta(seconds=1)
+
 
 @dataclass(kw_only=True)
 class Progress:
@@ -59,4 +61,4 @@ class Progress:
 
 def clock_of(seconds: float) -> str:
     """Return a time in words, such as 0:41:07."""
-    return str(timedelta(seconds=round(seconds)))
+    return str(timedelta(seconds=round(min(seconds, _LONGEST_S))))
