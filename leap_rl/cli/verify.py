@@ -22,6 +22,7 @@ from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import SEALED, RunFolder
+from leap_rl.storage.safe_open import files_below
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.rows import read_episodes
@@ -47,7 +48,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     found = 0
     for found, problem in enumerate(problems(folder), start=1):  # noqa: B007
         say(problem)
-    files = sum(path.is_file() for path in folder.path.rglob("*"))
+    files = sum(1 for _ in files_below(folder.path))
     verdicts = {0: "nothing is wrong", 1: "1 thing is wrong"}
     say(f"{shown(folder)}: {files} files, {verdicts.get(found, f'{found} things are wrong')}")
     return EXIT_FAILED if found else 0
@@ -58,7 +59,11 @@ def problems(folder: RunFolder) -> Iterator[str]:
     study = StudyFolder(folder.path)
     if folder.url is None and study.file.exists() and not folder.exists():
         yield from _study(study)
-        return
+    else:
+        yield from _run(folder)
+
+
+def _run(folder: RunFolder) -> Iterator[str]:
     try:
         run = read_run(folder)
     except ValueError as error:
@@ -69,19 +74,25 @@ def problems(folder: RunFolder) -> Iterator[str]:
     yield from _rows(folder, run, states)
     yield from _sealed_files(folder, run, states)
     yield from _results(folder, states)
-    for path in sorted(folder.path.rglob("*.damaged")):
-        yield f"{path}: was set aside as damaged; what it held was computed again"
+    for path in sorted(files_below(folder.path)):
+        if path.suffix == ".damaged":
+            yield f"{path}: was set aside as damaged; what it held was computed again"
 
 
 def _study(study: StudyFolder) -> Iterator[str]:
     """Check a study's own files and its cells; its page and tables are made from them."""
+    try:
+        study.refuse_links()
+    except ValueError as error:
+        yield str(error)
+        return
     for read in (study.read, *([study.read_estimates] if study.estimates.exists() else [])):
         try:
             read()
         except ValueError as error:
             yield str(error)
     for cell in sorted((study.path / "runs").iterdir() if (study.path / "runs").exists() else ()):
-        yield from problems(RunFolder(cell))
+        yield from _run(RunFolder(cell))  # a study within a study is none of it
 
 
 def _checkpoints(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:

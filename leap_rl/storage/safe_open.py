@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from leap_rl.core.regular_file import naming
 
@@ -23,6 +24,9 @@ _OF_WANDB = re.compile(
     rf"wandb/(latest-run|debug\.log|debug-internal\.log)|wandb/{_RUN}/logs/debug-core\.log"
 )
 """wandb's own links; it replaces them and never writes through one."""
+DEEPEST: Final = 32
+"""Folders within one another; a run has some seven. The standard library recurses into them."""
+
 _TARGET = re.compile(rf"{_RUN}(/logs/[^/]+)?")
 """Targets of the links beside the folders of wandb's runs."""
 
@@ -30,9 +34,13 @@ _TARGET = re.compile(rf"{_RUN}(/logs/[^/]+)?")
 def find_irregular(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield everything below a folder that is neither a file nor a folder, and what it is in words.
 
-    The folder may be a link itself. wandb's own links and entries that vanish are left out.
+    The folder may be a link itself. wandb's own links and entries that vanish are left out. The
+    last is a folder that is nested too deep, if there is one.
     """
     for parent, entries in _walk(folder):
+        if len(Path(parent).relative_to(folder).parts) > DEEPEST:
+            yield Path(parent), f"nested more than {DEEPEST} deep"
+            return
         for entry in entries:
             if entry.is_symlink():
                 name = Path(parent, entry.name).relative_to(folder).as_posix()
@@ -40,6 +48,12 @@ def find_irregular(folder: Path) -> Iterator[tuple[Path, str]]:
                     yield Path(entry.path), "a symbolic link"
             elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
                 yield Path(entry.path), "no file (a pipe, a socket or a device)"
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, however deep they are; no folder's link is followed."""
+    for _, entries in _walk(folder):
+        yield from (Path(entry.path) for entry in entries if entry.is_file())
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:

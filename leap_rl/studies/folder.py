@@ -14,17 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from leap_rl.core import plain_json, plain_yaml
-from leap_rl.core.regular_file import read_given
+from leap_rl.core.regular_file import LARGEST_TEXT, read_regular
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
+from leap_rl.storage.safe_open import find_irregular
 from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.config import StudyConfig
 
@@ -35,6 +36,7 @@ LOCK = ".lock"
 PAGE = "index.html"
 ESTIMATES = "estimates.json"
 _SUM = "# SHA-256 of the lines above: "
+_DEPTH_OF_CELLS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,13 @@ class StudyFolder:
         """Return the study that was carried out here last; none if there was none.
 
         Raises:
-            ValueError: Its file is damaged.
+            ValueError: Its file is damaged, or there are links in the folder.
         """
+        self.refuse_links()
         if not self.file.exists():
             return None
         try:
-            text, mark, digest = read_given(self.file).decode().rpartition(_SUM)
+            text, mark, digest = _read(self.file).decode().rpartition(_SUM)
             if mark and hashlib.sha256(text.encode()).hexdigest() != digest.strip():
                 raise ValueError("it was changed there, or is damaged; change a copy elsewhere")
             return StudyConfig.from_mapping(plain_yaml.load(text + digest * (not mark)))
@@ -96,7 +99,7 @@ class StudyFolder:
             ValueError: It is missing or damaged.
         """
         try:
-            document: dict[str, Any] = plain_json.load(read_given(self.estimates))
+            document: dict[str, Any] = plain_json.load(_read(self.estimates))
             # An older leap_rl wrote none.
             if CHECKSUM in document and document.pop(CHECKSUM) != checksum(document):
                 raise ValueError("its checksum is not the one recorded")
@@ -138,6 +141,7 @@ class StudyFolder:
         """Raise ValueError for a folder that holds something else than a study or a calibration."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
+        self.refuse_links()
         if self.file.exists() or not self.path.is_dir():
             return
         others = sorted(one.name for one in self.path.iterdir() if one.name != LOCK)
@@ -150,9 +154,28 @@ class StudyFolder:
                 f"out = {shown(self.path)}: holds {what}; choose a folder of the study's own"
             )
 
+    def refuse_links(self) -> None:
+        """Raise ValueError for links, pipes and devices; those within a cell are its run's to find.
+
+        A cell that is a link, or lies behind one, would be computed outside of the folder.
+        """
+        for path, kind in find_irregular(self.path):
+            if len(path.relative_to(self.path).parts) <= _DEPTH_OF_CELLS:
+                raise ValueError(
+                    f"{shown(path)}: is {kind}, and what a study reads and writes must lie in its "
+                    "folder; put a file or folder in its place"
+                )
+
     def write(self, study: StudyConfig) -> None:
         """Keep a study; the folder's lock must be held."""
         text = f"# leap-rl study {shown(self.path)} resumes it.\n"
         text += plain_yaml.dump(study.to_mapping())
         text += f"{_SUM}{hashlib.sha256(text.encode()).hexdigest()}\n"
         write_atomically(self.file, text.encode(), root=self.path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, LARGEST_TEXT)
+    except OSError as error:
+        raise ValueError(error.strerror) from None

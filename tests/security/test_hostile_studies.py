@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.core import plain_yaml
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.progress import clock_of
-from tests.commands import Refused
+from tests.commands import Refused, contents
+
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 STUDY = "games: [CartPole-v1]\nheld_out: [leap_rl/CartPole-v1@gravity=20.0]\n"
 
@@ -60,3 +69,103 @@ def test_what_only_looks_like_a_long_number_is_a_text() -> None:
 @pytest.mark.parametrize("seconds", [1e20, float("inf")])
 def test_a_time_without_end_has_words(seconds: float) -> None:
     assert clock_of(seconds) == "999999999 days, 23:59:59"
+
+
+# -- folders --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A study's folder, of which nothing is computed yet, beside one that no command may change."""
+    (tmp_path / "study.yaml").write_text(f"{STUDY}arms: [leap]\nquick: true\n")
+    study = StudyFolder.at(tmp_path / "study")
+    with study.lock():
+        study.write(StudyConfig.from_yaml(tmp_path / "study.yaml"))
+    (study.path / "runs").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious").write_text("precious\n")
+    return study.path
+
+
+NAMES = ["study.yaml", "estimates.json", "index.html", ".lock", "runs", "runs/leap-0-a8732b56"]
+
+
+@pytest.mark.parametrize("words", [(), ("--report",), ("--plan",)], ids=str)
+@pytest.mark.parametrize("name", [*NAMES, "tables", "tables/members.csv"])
+def test_a_link_out_of_a_studys_folder_is_refused(
+    name: str, words: tuple[str, ...], folder: Path, refused: Refused
+) -> None:
+    outside, link = folder.with_name("outside"), folder / name
+    link.parent.mkdir(exist_ok=True)
+    if link.exists():
+        link.rename(outside / "target")  # so that only its place is wrong
+    link.symlink_to(outside / "target")
+    before = contents(outside)
+    assert f"{link}: is a symbolic link" in refused("study", folder, *words)
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pipe_in_a_studys_folder_is_told_and_not_waited_for(
+    name: str, folder: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = folder / name
+    whole = pipe.read_text() if pipe.is_file() else None
+    if pipe.is_dir():
+        pipe.rmdir()
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    says = f"{pipe}: is no file (a pipe, a socket or a device)"
+    assert says in refused("study", folder, "--report")
+    assert main(["verify", str(folder)]) == EXIT_FAILED
+    assert says in capsys.readouterr().out
+    assert whole is None or not pipe.is_file()
+
+
+def test_links_of_wandb_in_a_cell_are_its_runs_to_judge(folder: Path) -> None:
+    cell = folder / "runs" / "leap-0-a8732b56" / "wandb"
+    (cell / "run-1").mkdir(parents=True)
+    (cell / "latest-run").symlink_to("run-1")
+    assert StudyFolder.at(folder).read() is not None
+
+
+@pytest.fixture
+def _deep(tmp_path: Path) -> Iterator[None]:
+    """Removes what `deepen` made, which pytest would recurse into."""
+    yield
+    subprocess.run(["rm", "-rf", *map(str, tmp_path.iterdir())], check=True)
+
+
+def deepen(folder: Path, *names: str, levels: int, content: bytes = b"") -> None:
+    """Make folders within one another, each with a study in it where there is content."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        for name in names:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=here)
+            above, here = here, os.open(name, os.O_RDONLY, dir_fd=here)
+            os.close(above)
+        if content:
+            with open(os.open("study.yaml", os.O_CREAT | os.O_WRONLY, dir_fd=here), "wb") as file:
+                file.write(content)
+    os.close(here)
+
+
+@pytest.mark.usefixtures("_deep")
+def test_studies_within_studies_are_not_descended_into(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deepen(folder, "runs", "a", levels=540, content=(folder / "study.yaml").read_bytes())
+    assert main(["verify", str(folder)]) == EXIT_FAILED
+    assert f"{folder}/runs/a: no run is here" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_deep")
+def test_a_run_of_a_thousand_folders_within_one_another_is_one_line(
+    run: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deepen(run, "a", levels=1100)
+    for command in ("resume", "report", "watch"):
+        assert "/a/a: is nested more than 32 deep" in refused(command, run)
+    assert main(["verify", str(run)]) == EXIT_FAILED
+    assert "/a/a: is nested more than 32 deep" in capsys.readouterr().out
