@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from leap_rl.core import plain_yaml
 from leap_rl.core.regular_file import read_given
+from leap_rl.core.zip_files import opened_zip, read_entry, unpacked_size
 from leap_rl.networks.parameters import Layout
 
 PREFIXES: Final = ("sb3:", "torch:")
@@ -128,10 +128,10 @@ def _read(path: str, largest: int) -> bytes:
 def _member(path: str, data: bytes) -> bytes:
     """Return the state dict's file in an archive of stable-baselines3."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with opened_zip(data) as archive:
             if archive.getinfo(_POLICY).file_size > LARGEST:
                 raise ValueError(f"{path}: {_POLICY} in it is larger than {LARGEST:,} bytes")
-            return archive.read(_POLICY)
+            return read_entry(archive, _POLICY)
     except KeyError:
         raise ValueError(f"{path}: has no {_POLICY}, as stable-baselines3's archives do") from None
     except ValueError:
@@ -143,8 +143,8 @@ def _member(path: str, data: bytes) -> bytes:
 def _tensors(path: str, data: bytes) -> dict[str, Tensor]:
     """Return what torch saved, by name, if it is tensors alone."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            unpacked = sum(one.file_size for one in archive.infolist())
+        with opened_zip(data) as archive:
+            unpacked = unpacked_size(archive)
     except Exception as error:
         raise ValueError(f"{path}: is no file of torch.save: {error}") from None
     if unpacked > LARGEST:

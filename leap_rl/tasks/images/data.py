@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from leap_rl.core.regular_file import read_given
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.core.zip_files import opened_zip, read_entry, unpacked_size
 from leap_rl.tasks.images.config import (
     CLASSES,
     MOST_PRETRAINING,
@@ -165,8 +165,8 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
     try:
         if not source.is_file():
             raise OSError("is no regular file")
-        with zipfile.ZipFile(source) as archive:
-            if sum(one.file_size for one in archive.infolist()) > LARGEST_ZIP:
+        with opened_zip(read_given(source, LARGEST_ZIP)) as archive:
+            if unpacked_size(archive) > LARGEST_ZIP:
                 raise OSError(f"unpacks to more than {LARGEST_ZIP:,} bytes")
             for name in sorted(archive.namelist()):
                 split, *place = PurePosixPath(name).parts
@@ -174,7 +174,7 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
                 if name.endswith(".png") and split == source.stem and len(place) == 3:
                     if archive.getinfo(name).file_size > LARGEST_PNG:
                         raise OSError(f"{name} is larger than {LARGEST_PNG:,} bytes")
-                    yield tuple(place), archive.read(name)
+                    yield tuple(place), read_entry(archive, name)
     except Exception as error:  # each way of packing has errors of its own
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
 

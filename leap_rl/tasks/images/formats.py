@@ -15,7 +15,6 @@ import gzip
 import io
 import math
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.core.regular_file import read_given
+from leap_rl.core.zip_files import opened_zip, unpacked_size
 
 LARGEST: Final = 2**31
 """Bytes of a file, and of all that it unpacks to; SVHN's have 226 million."""
@@ -77,8 +77,8 @@ def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
         if len(tables) > 1:
             raise ValueError(f"has {' and '.join(tables)}, and a set is one .npz")
         data = _content(folder / tables[0])
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_size(sum(one.file_size for one in archive.infolist()))
+        with opened_zip(data) as archive:
+            _check_size(unpacked_size(archive))
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {part: (file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")}
     for name in names:
