@@ -34,7 +34,11 @@ def printable(text: str) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """Return an error's type and text, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    try:
+        said = str(error)
+    except Exception:  # somebody's own class
+        said = "which cannot be said"
+    return " ".join(f"{type(error).__name__}: {said}".split())
 
 
 def shortened(text: str) -> str:

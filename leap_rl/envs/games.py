@@ -100,7 +100,7 @@ def _imported(game: str) -> None:
         return
     try:
         import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"task.games: {game!r} {_why(error, module)}") from error
 
 

@@ -73,7 +73,7 @@ def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
     module, _, name = agent.algorithm.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may read its command line
         raise _cannot_load(agent.algorithm, agent.algorithm, error) from error
     return Script if isfunction(found) else _checked(agent.algorithm, found)
 
@@ -116,7 +116,7 @@ def _installed(name: str) -> type[Learner]:
         )
     try:
         found = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _cannot_load(name, point.value, error) from error
     learner = _checked(name, found)
     if learner.name != name:
@@ -133,6 +133,6 @@ def _checked(algorithm: str, found: object) -> type[Learner]:
     return found
 
 
-def _cannot_load(algorithm: str, what: str, error: Exception) -> ValueError:
+def _cannot_load(algorithm: str, what: str, error: BaseException) -> ValueError:
     reason = in_a_line(error)
     return ValueError(f"agent.algorithm = {algorithm}: cannot load {what}: {reason}")

@@ -186,7 +186,7 @@ def _import(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may read its command line
         reason = in_a_line(error)
         raise ValueError(
             f"agent.encoder = {name}: cannot be imported ({reason}); install the module, or put it "

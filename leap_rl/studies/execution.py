@@ -114,6 +114,8 @@ class Execution:
         try:
             status = process.wait(lambda row: self._working_s.append(row.get("time/working_s", 0)))
             check_status(process.request, status)
+            if status == 0 and not cell.finished:  # os._exit in somebody's own learner
+                raise RunFailedError("its process ended with status 0 before it had finished")
         except (ValueError, RunFailedError, OSError) as failed:
             error = failed
         except KeyboardInterrupt:

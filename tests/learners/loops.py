@@ -177,5 +177,23 @@ def diverges(make_env: Any, encoder: Any, budget: int, seed: int, report: Any) -
     step(encoder, report, loss=float("nan"))
 
 
+def tells_too_much(make_env: Any, encoder: Any, budget: int, seed: int, report: Any) -> None:
+    play(make_env, 10)
+    report(10, 1e308, 5)
+
+
+class MuteError(Exception):
+    """One that cannot be said."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def raises_what_cannot_be_said(
+    make_env: Any, encoder: Any, budget: int, seed: int, report: Any
+) -> None:
+    raise MuteError
+
+
 def too_few(make_env: Any, encoder: Any, budget: int) -> None:
     """Take no seed and no report."""

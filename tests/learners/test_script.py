@@ -154,6 +154,8 @@ WRONG = {
     "draws_again": "changes the encoder before the first step",
     "counts_frames": r"report\(40, 1, 10\): 10 of 160 agent steps are played by then",
     "goes_back": r"report\(5, 1, 5\): the call before was at agent step 10",
+    "tells_too_much": r"report\(10, 1e\+308, 5\): must be",
+    "raises_what_cannot_be_said": "raises MuteError: which cannot be said",
     "tells_nan": r"report\(10, nan, 5\): must be",
 }
 
@@ -217,6 +219,25 @@ def test_what_it_cannot_do_is_refused(words: list[str], complaint: str, refused:
 def test_importing_it_must_be_trusted(refused: Refused) -> None:
     said = refused(*ARGV, *script("learn")[:-1])
     assert "agent.algorithm: names the module tests.learners.loops" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--agent.algorithm", "exits_at_once:learn"],
+        ["--agent.encoder", "exits_at_once:Encoder"],
+        ["--task.games", '["exits_at_once:Maze-v0"]'],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_module_that_exits_when_it_is_imported_is_one_line(
+    words: list[str], tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exits_at_once.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = refused(*ARGV, *words, "--trust_imports", "--run_dir", tmp_path / "run")
+    assert "exits_at_once" in line
+    assert "SystemExit: 0" in line
 
 
 @pytest.mark.parametrize("name", ["raises", "diverges"])

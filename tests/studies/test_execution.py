@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +35,8 @@ class Fake:
     """A process that finishes its cell at once, or fails; several run at a time."""
 
     failing: ClassVar[Mapping[str, Exception]] = {}
+    leaving: ClassVar[Collection[str]] = ()
+    """Cells whose process ends with status 0 and has done nothing."""
     started: ClassVar[list[str]] = []
     most = 0
     running = 0
@@ -53,6 +55,8 @@ class Fake:
             Fake.running -= 1
         if (error := self.failing.get(self.name.rpartition("-")[0])) is not None:
             raise error
+        if self.name.rpartition("-")[0] in self.leaving:
+            return 0
         done = Path(self.request.place)
         (done / "checkpoints").mkdir(parents=True)
         (done / "checkpoints" / "latest").write_text("000002\n")
@@ -66,7 +70,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     monkeypatch.setattr(execution, "RunProcess", Fake)
-    Fake.started, Fake.failing, Fake.most, Fake.running = [], {}, 0, 0
+    Fake.started, Fake.failing, Fake.leaving, Fake.most, Fake.running = [], {}, (), 0, 0
     return Fake
 
 
@@ -137,6 +141,15 @@ def test_members_that_were_learned_from_have_cells_of_their_own(tmp_path: Path) 
     seen = [cell for cell in cells if cell.members == "seen"]
     assert len(seen) == 6
     assert {cell.config.task.resolved_games for cell in seen} == {("catch", "catch_up")}
+
+
+def test_a_process_that_ends_well_without_its_run_has_failed(
+    cells: list[Cell], fake: type[Fake]
+) -> None:
+    fake.leaving = ["leap-0"]
+    (failure,) = execute(cells)
+    assert failure.cell.name.startswith("leap-0-")
+    assert failure.reason == "its process ended with status 0 before it had finished"
 
 
 def test_the_longest_come_first_and_new_agents_after_their_start(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from torch.optim import Optimizer
 
@@ -12,6 +11,9 @@ from leap_rl.envs.single import SingleEnv
 from leap_rl.envs.state import Observations
 from leap_rl.learners.task import EpisodeEnd
 from leap_rl.meta.watch import Loss
+
+LARGEST: Final = 1e30
+"""Of an episode's return, such that sums and squares of many are finite."""
 
 Watches = Callable[[Optimizer | Iterable[Optimizer], Loss | None], None]
 
@@ -57,7 +59,7 @@ class Report:
                 f"{told}: {self.agent_steps} of {self._budget} agent steps are played by then; "
                 "count one for each action in each environment"
             )
-        if not (math.isfinite(total) and 1 <= length <= agent_step):
+        if not (abs(total) <= LARGEST and 1 <= length <= agent_step):
             raise MisuseError(
                 f"{told}: must be the agent step, the episode's return and its length"
             )
