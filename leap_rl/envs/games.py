@@ -323,7 +323,7 @@ def _told(space: Box) -> str:
     return f"{list(space.shape)}{'' if space.dtype == np.uint8 else ' of numbers'}"
 
 
-def _why(error: Exception, module: str | None) -> str:
+def _why(error: BaseException, module: str | None) -> str:
     """Say why an environment cannot be made, and what helps."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing and module is not None and f"{module}.".startswith(f"{missing}."):
