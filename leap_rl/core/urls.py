@@ -15,9 +15,13 @@ SCHEMES: Final = ("file", "http", "https", "s3", "gs", "hf")
 """Of the addresses that leap_rl opens; `memory` is for tests. fsspec would take more, and there are
 programs among them: reference:// fills in templates, and asks the addresses that they make."""
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>[^\s'\"`<>]*)")
-_USER = re.compile(r"^(?:[^/?#@:]*:(?!:|\d*(?:[/?#]|$))[^@]*|[^/?#@]*)@")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,39})://(?P<rest>[^\s'\"`<>]*)")
+"""Without the limit of a scheme's length a megabyte of letters takes hours."""
+_USER = re.compile(r"(?:[^/?#@:]*:(?!:|\d*(?:[/?#]|$))[^@]*|[^/?#@]*)@")
 """User and password before the host, even if the password has a slash, which URLs forbid."""
+
+MOST: Final = 100
+"""Addresses in a word, as of a group of initializations: each is looked through to the word's end."""
 
 _ADDRESSES: Final = frozenset({"run_dir", "meta.init", "task.data"})
 """Options that are one address; in others a URL may be a part, as in a group of initializations."""
@@ -90,8 +94,10 @@ def file_in(url: str, name: str) -> str:
 def refuse_password(given: str) -> None:
     """Raise a ValueError for a URL with a user name or password, in it or in a URL within it."""
     for text in (given, unquote(given)):
+        if text.count("://") > MOST:
+            raise ValueError(f"{redacted(given)}: must hold at most {MOST} addresses")
         for start in re.finditer("://", text):
-            if _USER.match(text[start.end() :]):
+            if _USER.match(text, start.end()):
                 raise ValueError(
                     f"{redacted(given)}: must hold no password or user name; give it to the "
                     "environment instead"
@@ -116,7 +122,10 @@ def redacted(text: str) -> str:
 
 def _without_secrets(match: re.Match[str]) -> str:
     scheme, rest = match["scheme"], match["rest"]
-    rest = _USER.sub("...@", rest)
+    if rest.count("://") > MOST:
+        return f"{scheme}://..."
+    if user := _USER.match(rest):
+        rest = f"...@{rest[user.end() :]}"
     if "://" in rest.partition("?")[0]:  # one within another, as zip://a.zip::https://b
         rest = redacted(rest)
     if scheme in ("s3", "gs", "memory", "file"):

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import yaml
 from fsspec import available_protocols
 
 from leap_rl.core import urls
-from leap_rl.core.urls import check_address, check_addresses, local_path, refuse_password
+from leap_rl.core.urls import (
+    check_address,
+    check_addresses,
+    local_path,
+    redacted,
+    refuse_password,
+)
 from leap_rl.runs.initializations import find_group
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.open_run import open_run
@@ -175,3 +182,36 @@ def test_addresses_that_are_not(address: str, says: str) -> None:
     assert "\n" not in str(refusal.value)
     assert "\0" not in str(refusal.value)
     assert "secret" not in str(refusal.value)
+
+
+MEGABYTE = 2**20
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", ["y", "y@", "://", "a://", "://a:b", "https://a:b", "a+", "[1"])
+def test_long_texts_are_looked_through_at_once(part: str) -> None:
+    text = part * (MEGABYTE // len(part))
+    assert len(redacted(text)) <= len(text)
+    for check in (check_address, refuse_password):
+        with suppress(ValueError):
+            check(text)
+
+
+def test_addresses_within_one_another_are_redacted_so_far() -> None:
+    chain = "zip://" * 100 + "https://me:secret@h/x?key=secret"
+    assert redacted(chain) == "zip://" * 100 + "https://...@h/x?..."
+    assert redacted(f"zip://{chain} is there") == "zip://... is there"
+    with pytest.raises(ValueError, match=r"^zip://\.\.\.: must hold at most 100 addresses"):
+        refuse_password(f"zip://{chain}")
+    longest = "a" * 60 + "://me:secret@h/x?key=secret"
+    assert redacted(longest) == "a" * 60 + "://...@h/x?..."
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["{long}: 1", "seed: {long}", "meta: {{init: '{chain}'}}"])
+def test_a_config_of_a_long_word_is_one_short_line(
+    text: str, tmp_path: Path, refused: Refused
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(text.format(long="y" * 10**6, chain="a://" * 2000))
+    assert len(refused("train", "--config", config, "--run_dir", tmp_path / "new")) < 1000
