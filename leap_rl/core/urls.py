@@ -21,7 +21,7 @@ _USER = re.compile(r"(?:[^/?#@:]*:(?!:|\d*(?:[/?#]|$))[^@]*|[^/?#@]*)@")
 """User and password before the host, even if the password has a slash, which URLs forbid."""
 
 MOST: Final = 100
-"""Addresses in a word, as of a group of initializations: each is looked through to the word's end."""
+"""Addresses in a word, as of a group of initializations: each is looked through to its end."""
 
 _ADDRESSES: Final = frozenset({"run_dir", "meta.init", "task.data"})
 """Options that are one address; in others a URL may be a part, as in a group of initializations."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import torch
@@ -29,6 +30,7 @@ PREFIXES: Final = ("sb3:", "torch:")
 LARGEST: Final = 2**31
 """Bytes of a file, and of all that it unpacks to."""
 _LARGEST_NAMES: Final = 2**20
+_SHOWN: Final = 40
 _POLICY: Final = "policy.pth"
 """A model's state dict in its archive."""
 
@@ -98,7 +100,7 @@ def take_over(name: str, layout: Layout, drawn: Tensor | None) -> TakenOver:
     if not fits:
         raise ValueError(
             f"has none of the tensors that are shared here ({', '.join(left)}), by name and shape; "
-            f"it has {', '.join(tensors)}; @names=FILE gives them other names, or take the "
+            f"it has {_listed(tensors)}; @names=FILE gives them other names, or take the "
             "agent.algorithm that made it"
         )
     if left and drawn is None:
@@ -116,6 +118,12 @@ def take_over(name: str, layout: Layout, drawn: Tensor | None) -> TakenOver:
         drawn=left,
         dropped=tuple(theirs for one, theirs in ours.items() if one not in fits),
     )
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names for a line: a stranger's file may have a million."""
+    more = len(names) - _SHOWN
+    return ", ".join(islice(names, _SHOWN)) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _read(path: str, largest: int) -> bytes:
@@ -179,5 +187,5 @@ def _names(path: str, spelled: bytes, tensors: Mapping[str, Tensor]) -> dict[str
     ):
         raise ValueError(f"{path}: must say names as YAML, `theirs: ours` a line")
     if unknown := sorted(names.keys() - tensors.keys()):
-        raise ValueError(f"{path}: there is no tensor {unknown[0]}; there are {', '.join(tensors)}")
+        raise ValueError(f"{path}: there is no tensor {unknown[0]}; there are {_listed(tensors)}")
     return names

@@ -214,6 +214,16 @@ def test_tensors_without_numbers_of_ones_own_are_none_that_fit(
     assert "has none of the tensors that are shared here (linear1.weight" in line
 
 
+def test_of_many_tensors_a_line_names_some(tmp_path: Path, refused: Refused) -> None:
+    torch.save({f"name{n}": torch.ones(1) for n in range(1000)}, tmp_path / "a.pt")
+    (tmp_path / "names").write_text("other: linear1.weight\n")
+    words = ["learn", *TASK, "--task.games", '["CartPole-v1"]', "--init"]
+    for given in (f"torch:{tmp_path}/a.pt", f"torch:{tmp_path}/a.pt@names={tmp_path}/names"):
+        line = refused(*words, given)
+        assert "name39 and 960 more" in line
+        assert len(line) < 1000
+
+
 def test_of_an_archive_nothing_is_written_outside(tmp_path: Path, refused: Refused) -> None:
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
         for name in ("../outside", f"{tmp_path}/outside"):
