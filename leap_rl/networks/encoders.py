@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from leap_rl.core.choices import Share
+from leap_rl.core.regular_file import LARGEST
 from leap_rl.networks import custom
 from leap_rl.networks.custom import ENCODERS, OF_IMAGES, OF_VECTORS, EncoderSpec
 from leap_rl.networks.parameters import Layout
@@ -217,10 +218,13 @@ def blank(build: Callable[[], M]) -> M:
     """Return the module that `build` makes, all of its parameters zero.
 
     Torch's layers draw their first values from the global random stream when they are made; on the
-    meta device they do not.
+    meta device they do not. ValueError: no file could hold its parameters.
     """
     with torch.device("meta"):
         module = build()
+    size = sum(parameter.nbytes for parameter in module.parameters())
+    if size > LARGEST:  # as of a stranger's observations, before memory is taken
+        raise ValueError(f"its parameters have {size:,} bytes, and may have {LARGEST:,}")
     module.to_empty(device="cpu")
     for parameter in module.parameters():
         nn.init.zeros_(parameter)

@@ -22,7 +22,7 @@ PREFIX: Final = "hf://"
 """Of the names of repositories, wherever an initialization may be named."""
 
 _REPOSITORY = r"[\w-][\w.-]*/[\w-][\w.-]*"
-_NAME = re.compile(rf"{PREFIX}({_REPOSITORY})(?:@((?!.*\.\.)[\w./-]+))?", re.ASCII)
+_NAME = re.compile(rf"{PREFIX}({_REPOSITORY})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CALLER: Final[Any] = {"library_name": "leap-rl", "library_version": __version__}
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"

@@ -225,3 +225,12 @@ def test_making_the_network_draws_nothing_and_the_flat_vector_drives_it() -> Non
     assert not network(observations)[0].any()
     flat.vector.fill_(0.01)
     assert network(observations)[0].min() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("mlp", (2**40,)), ("nature", (10**5, 10**5, 3)), ("impala", (9999, 9999, 3))],
+)
+def test_what_no_file_could_hold_takes_no_memory(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"its parameters have \d+,.* bytes, and may have 4,294,"):
+        make_encoder(name, shape)

@@ -230,6 +230,7 @@ def test_damage_is_noticed(hub: HubServer, tmp_path: Path, refused: Refused) -> 
         ("hf://me/nothing", TOKEN, "has no repository me/nothing, or a private one"),
         ("hf://me/hidden", None, "has no repository me/hidden, or a private one"),
         ("hf://me/hidden@v9", TOKEN, "the repository me/hidden has no revision v9"),
+        ("hf://me/hidden@/etc/hostname", TOKEN, "must be hf://USER/REPO"),
         ("hf://me/hidden", "hf_wrong", "answers 401: Invalid credentials"),
     ],
 )
