@@ -107,7 +107,7 @@ class StudyFolder:
             if not (
                 isinstance(answer, list)
                 and all(isinstance(sentence, str) for sentence in answer)
-                and (best is None or not {"", "..", "/"} & {*PurePosixPath(best).parts})
+                and (best is None or _is_within(best))
                 and isinstance(rows, list | None)
                 and all(isinstance(row, dict) for row in rows or ())
             ):
@@ -179,3 +179,9 @@ def _read(path: Path) -> bytes:
         return read_regular(path, LARGEST_TEXT)
     except OSError as error:
         raise ValueError(error.strerror) from None
+
+
+def _is_within(name: str) -> bool:
+    """Whether a name is that of something within a folder."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and "\0" not in name and not {"..", "/"} & {*parts}

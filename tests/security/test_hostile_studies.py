@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.core import plain_yaml
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.progress import clock_of
@@ -169,3 +172,33 @@ def test_a_run_of_a_thousand_folders_within_one_another_is_one_line(
         assert "/a/a: is nested more than 32 deep" in refused(command, run)
     assert main(["verify", str(run)]) == EXIT_FAILED
     assert "/a/a: is nested more than 32 deep" in capsys.readouterr().out
+
+
+ANSWER: dict[str, Any] = {"answer": ["so"], "best_start": "runs/a/i.safetensors", "rows": []}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"best_start": "/etc/passwd"},
+        {"best_start": "runs/../../theirs"},
+        {"best_start": ""},
+        {"best_start": "a\0b"},
+        {"best_start": 1},
+        {"answer": None},
+        {"answer": [1]},
+        {"rows": 1},
+        {"rows": [None]},
+        {CHECKSUM: "0" * 64},
+        {CHECKSUM: None},
+    ],
+    ids=str,
+)
+def test_estimates_that_lie_are_one_line(change: dict[str, Any], folder: Path) -> None:
+    file, study = folder / "estimates.json", StudyFolder.at(folder)
+    file.write_text(json.dumps({**ANSWER, CHECKSUM: checksum(ANSWER)}))
+    assert study.read_estimates() == ANSWER
+    lies = {**ANSWER, **change}
+    file.write_text(json.dumps({CHECKSUM: checksum(lies), **lies}))
+    with pytest.raises(ValueError, match=r"estimates.json: cannot be read \(.*carry the study out"):
+        study.read_estimates()
