@@ -110,14 +110,18 @@ def spelled(value: Any) -> str:
 def flatten(
     options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return nested options by dotted name; mappings that are the value of one stay whole."""
+    """Return nested options by dotted name; mappings that are the value of one stay whole.
+
+    ValueError: one is there twice, as in `{meta.p: 1, meta: {p: 2}}`.
+    """
     flat: dict[str, Any] = {}
     for name, value in options.items():
         dotted = f"{prefix}{name}"
-        if isinstance(value, Mapping) and dotted not in whole:
-            flat |= flatten(value, f"{dotted}.", whole=whole)
-        else:
-            flat[dotted] = value
+        nested = isinstance(value, Mapping) and dotted not in whole
+        found = flatten(value, f"{dotted}.", whole=whole) if nested else {dotted: value}
+        if twice := sorted(flat.keys() & found.keys()):
+            raise ValueError(f"{twice[0]}: is there twice, by its dotted name and in its group")
+        flat |= found
     return flat
 
 
@@ -342,6 +346,7 @@ def _groups(config: type[Any]) -> Collection[str]:
 def _file_of(path: Path, config: type[Any]) -> str:
     """Return the path of a config's file, or its options without those that are left out."""
     options, leaves_out = plain_yaml.options_in(path), getattr(config, "leaves_out", ())
+    flatten(options, whole=_options_of_mappings(cast(Any, config)))  # which refuses what is twice
     for group in sorted(_groups(cast(Any, config))):
         value: Any = options
         for name in group.split("."):

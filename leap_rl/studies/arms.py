@@ -6,7 +6,7 @@ arm has as many meta-steps as these pay for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -114,6 +114,35 @@ def check_arm(name: str) -> None:
         f"arms = {name}: {hint}known are {', '.join([RANDOM, *ARMS])}; one of your own has "
         f"options of leap-rl train, as {{{name}: {{meta.p: 1}}}}"
     )
+
+
+def spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return each arm's own options by dotted name, the baseline first."""
+    named = arms if isinstance(arms, Mapping) else {name: {} for name in arms}
+    if isinstance(arms, list) and len(named) < len(arms):
+        raise ValueError(f"arms = {arms}: name each once")
+    found: dict[str, dict[str, Any]] = {RANDOM: {}}
+    for name, options in named.items():
+        if not isinstance(name, str):  # YAML's 1, true and null are none
+            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                f"arms.{name} = {options}: must be options of leap-rl train, as {{meta.p: 1}}"
+            )
+        try:
+            found[name] = flat_options(options or {})
+        except ValueError as error:
+            raise ValueError(f"arms.{name}: {error}") from None
+        if name == RANDOM:
+            if options:
+                raise ValueError(f"arms.{RANDOM}: nothing is trained for it; leave options out")
+        elif not options:
+            check_arm(name)
+        if not name.replace("_", "").replace("-", "").isalnum() or not name.isascii():
+            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
+    if len(found) == 1:
+        raise ValueError(f"arms: name one besides {RANDOM}, such as leap")
+    return found
 
 
 def mix_of(name: str, own: Mapping[str, Any]) -> float | None:

@@ -14,7 +14,7 @@ from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
-from leap_rl.studies.arms import RANDOM, arm_config, check_arm, flat_options
+from leap_rl.studies.arms import RANDOM, arm_config, spelled_arms
 from leap_rl.studies.defaults import defaults_of, quick_sizes, refuse_without_episodes, resolved
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
@@ -100,7 +100,7 @@ class StudyConfig:
         if not 0 <= self.seed < 2**SEED_BITS - self.runs:
             raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
         # Derived, or spelled in one way; a frozen dataclass is set through object.
-        object.__setattr__(self, "arms", _spelled_arms(self.arms))
+        object.__setattr__(self, "arms", spelled_arms(self.arms))
         self._check_members()
         if not self.task.is_sized:
             raise ValueError(
@@ -250,32 +250,6 @@ class StudyConfig:
 
 
 _GROUPS: Final = ("runtime", "task", "agent", "meta", "tracking")
-
-
-def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return each arm's own options by dotted name, the baseline first."""
-    named = arms if isinstance(arms, Mapping) else {name: {} for name in arms}
-    if isinstance(arms, list) and len(named) < len(arms):
-        raise ValueError(f"arms = {arms}: name each once")
-    found: dict[str, dict[str, Any]] = {RANDOM: {}}
-    for name, options in named.items():
-        if not isinstance(name, str):  # YAML's 1, true and null are none
-            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
-        if options is not None and not isinstance(options, Mapping):
-            raise ValueError(
-                f"arms.{name} = {options}: must be options of leap-rl train, as {{meta.p: 1}}"
-            )
-        found[name] = flat_options(options or {})
-        if name == RANDOM:
-            if options:
-                raise ValueError(f"arms.{RANDOM}: nothing is trained for it; leave options out")
-        elif not options:
-            check_arm(name)
-        if not name.replace("_", "").replace("-", "").isalnum() or not name.isascii():
-            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
-    if len(found) == 1:
-        raise ValueError(f"arms: name one besides {RANDOM}, such as leap")
-    return found
 
 
 def _without_file(argv: Sequence[str]) -> list[str]:

@@ -248,6 +248,8 @@ OPTIONS = [
     [
         (["sb3:PPO", "--agent.sb3", '{"n_step": 5}'], "agent.sb3.n_step = 5: is no argument of"),
         (["sb3:PPO", "--agent.sb3", '{"seed": 5}'], "agent.sb3.seed = 5: is given by leap_rl"),
+        (["sb3:PPO", "--agent.sb3", '{"n_steps": 0}'], "agent.sb3.n_steps = 0: must be a whole"),
+        (["sb3:PPO", "--agent.sb3", '{"n_steps": true}'], "agent.sb3.n_steps = True: must be a"),
         (["sb3:PPO"], "must be a whole number of batches of task.num_envs × agent.sb3.n_steps"),
         (["sb3:A2C", "--agent.share", "convolutions"], "agent.share = convolutions: has no effect"),
         (["sb3:A2C", "--agent.gamma", "0.9"], "agent.gamma = 0.9: has no effect"),

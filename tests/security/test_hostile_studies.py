@@ -37,6 +37,8 @@ DIGITS = "1" + "0" * 399
         ("arms: {1: {meta.p: 1}}", "arms = 1: a name has letters"),
         ("arms: {null: {meta.p: 1}}", "arms = None: a name has letters"),
         ("arms: {true: {meta.p: 1}}", "arms = True: a name has letters"),
+        ("task: {num_envs: 4}\ntask.num_envs: 8", "task.num_envs: is there twice"),
+        ("arms: {mine: {meta.p: 1, meta: {p: 2}}}", "arms.mine: meta.p: is there twice"),
         (f"agent: {{lr: {DIGITS}}}", "line 3: a number has 400 digits"),
         (f"arms: {{mine: {{agent.lr: -{DIGITS}}}}}", "line 3: a number has 401 digits"),
         ('question: "a\\0b"', r"line 3: a text holds the control character '\x00'"),
