@@ -22,10 +22,11 @@ from leap_rl.core.urls import (
     redacted,
     refuse_password,
 )
+from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.initializations import find_group
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.open_run import open_run
-from tests.commands import CATCH, LOCALLY, QUIET, Refused
+from tests.commands import CATCH, LOCALLY, QUIET, Refused, parsed
 from tests.security.runs import BOWLS
 
 SECRET = "hf_SECRET"
@@ -215,3 +216,18 @@ def test_a_config_of_a_long_word_is_one_short_line(
     config = tmp_path / "config.yaml"
     config.write_text(text.format(long="y" * 10**6, chain="a://" * 2000))
     assert len(refused("train", "--config", config, "--run_dir", tmp_path / "new")) < 1000
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("tracking.wandb_project", "https://me:hf_SECRET@h/x", "must hold no password"),
+        ("tracking.wandb_tags", '["a", "https://me:hf_SECRET@h/x"]', "must hold no password"),
+        ("run_dir", "reference::/srv/a.json", "none within another"),
+        ("meta.init", "local:///etc/passwd", "leap_rl opens no others"),
+    ],
+)
+def test_addresses_are_checked_where_a_config_is_read(option: str, value: str, says: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{option} = .*{says}") as refusal:
+        parsed(TrainConfig, f"--{option}={value}")
+    assert SECRET not in str(refusal.value)
