@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leap_rl.core import plain_yaml
+from leap_rl.sharing import hub
 from leap_rl.sharing.card import CARD
 from leap_rl.sharing.exported import find, locate, names
 
@@ -77,3 +78,33 @@ def test_what_is_no_card_is_one_line(text: str, folder: Path) -> None:
         read(folder, text)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "hf://",
+            "hf://a",
+            "hf://a/b/c",
+            "hf://../b",
+            "hf://a/..",
+            "hf://a%2f../b",
+            "hf://a/b?x=1",
+        ),
+        *(
+            "hf://a/b@",
+            "hf://a/b@/etc/hostname",
+            "hf://a/b@x/../../y",
+            "hf://a/b@..",
+            "hf://a/b@-x",
+        ),
+        *("hf://a/b@x\0", "hf://a/b@\x1b[2J", "hf://\uff41/b", "hf://a/b@\uff41", "HF://a/b"),
+    ],
+)
+def test_what_names_no_repository_is_asked_of_nobody(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_library", lambda: pytest.fail("it was asked"))
+    with pytest.raises(ValueError, match="must be hf://USER/REPO or hf://USER/REPO@REVISION"):
+        hub.download(name)

@@ -52,7 +52,7 @@ def test_a_study_file_that_lies_is_one_line(
     file = tmp_path / "study.yaml"
     file.write_text(f"{STUDY}{text}\n")
     started = time.monotonic()
-    line = refused("study", file, "--out", tmp_path / "out")
+    line = refused("study", file, "--out", tmp_path / "out", "--plan")
     assert says in line
     assert len(line) < 500
     assert time.monotonic() - started < 10
