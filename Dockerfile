@@ -40,7 +40,7 @@ RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['p
 RUN useradd --create-home --uid 1000 leap && chmod 1777 /home/leap && install -d -m 1777 /runs
 ENV HOME=/home/leap USER=leap
 
-COPY README.md LICENSE ./
+COPY README.md LICENSE NOTICE ./
 COPY launch/container launch/ray/start-node bin/
 COPY configs configs
 COPY leap_rl leap_rl

@@ -179,19 +179,18 @@ def build(source: Path, what: str, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders of an installed wheel, and of one that was built from the sdist."""
+    """The folders of an installed wheel, of the unpacked sdist, and of a wheel made from that."""
     place = tmp_path_factory.mktemp("package")
     tree = place / "tree"
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True).stdout
     for name in tracked.decode().splitlines():
-        if name.startswith(("leap_rl", "configs", "pyproject", "README", "LICENSE")):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
     sdist = build(tree, "sdist", place / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(place / "unpacked", filter="data")
     (unpacked,) = (place / "unpacked").iterdir()
-    found = {}
+    found = {"unpacked": unpacked}
     for name, source in (("wheel", tree), ("sdist", unpacked)):
         with zipfile.ZipFile(build(source, "wheel", place / name)) as archive:
             archive.extractall(place / f"{name}-installed")
@@ -214,6 +213,19 @@ def test_an_installed_package_has_its_configs_and_reads_them(
         words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     ).stdout
     assert "breakout" in shown
+
+
+def test_licences_go_along_everywhere_and_tests_nowhere(built: dict[str, Path]) -> None:
+    for by in ("wheel", "sdist"):
+        (licences,) = built[by].glob("leap_rl-*.dist-info/licenses")
+        assert {path.name for path in licences.iterdir()} == {"LICENSE", "NOTICE"}
+        assert (built[by] / "leap_rl" / "py.typed").exists()
+        assert {path.name.partition("-")[0] for path in built[by].iterdir()} == {"leap_rl"}
+    sdist = {path.name for path in built["unpacked"].iterdir()}
+    assert {"LICENSE", "NOTICE", "CITATION.cff", "requirements.lock"} <= sdist
+    assert not sdist & {"tests", "docs", "benchmarks", "launch", "runs"}
+    studies = {path.name for path in (ROOT / "studies").iterdir()}
+    assert {path.name for path in (built["unpacked"] / "studies").iterdir()} == studies
 
 
 def test_the_image_and_an_editable_install_have_them_too() -> None:
