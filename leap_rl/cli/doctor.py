@@ -48,7 +48,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 
 def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    yield "leap_rl", lambda: __version__
+    yield "leap_rl", _leap_rl
     yield "python", lambda: f"{sys.version.split()[0]} at {sys.executable}"
     for requirement in _requirements():
         yield requirement.name, partial(_package, requirement)
@@ -59,9 +59,16 @@ def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "ray", _ray
 
 
+def _leap_rl() -> str:
+    if not _is_installed("leap-rl"):
+        raise TroubleError("is a copy that is not installed, so no versions are compared; install it")
+    return __version__
+
+
 def _requirements() -> list[Requirement]:
     """Return this package's own requirements, then those of extras that are here."""
-    all_of_them = [Requirement(text) for text in requires("leap-rl") or ()]
+    texts = requires("leap-rl") if _is_installed("leap-rl") else None
+    all_of_them = [Requirement(text) for text in texts or ()]
     own = [r for r in all_of_them if r.marker is None or r.marker.evaluate({"extra": ""})]
     optional = {r.name: r for r in all_of_them if r.name in OPTIONAL and _is_installed(r.name)}
     return own + list(optional.values())

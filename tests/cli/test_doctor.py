@@ -72,3 +72,18 @@ def test_what_is_wrong_is_told_with_the_way_out(
         "disk",
         "ray",
     }
+
+
+def test_a_copy_that_is_not_installed_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    for name in ("version", "requires"):
+        monkeypatch.setattr(doctor, name, missing)
+    assert main(["doctor"]) == 1
+    said = lines(capsys)
+    assert said["leap_rl"].startswith("BAD is a copy that is not installed")
+    assert said["python"].startswith("ok ")
+    assert "torch" not in said
