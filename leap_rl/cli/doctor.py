@@ -61,7 +61,7 @@ def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _leap_rl() -> str:
     if not _is_installed("leap-rl"):
-        raise TroubleError("is a copy that is not installed, so no versions are compared; install it")
+        raise TroubleError("is a copy that is not installed: no versions are compared")
     return __version__
 
 
