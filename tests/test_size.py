@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 38_899, "tests": 37_822, "benchmarks": 6_418}
+BUDGETS = {"leap_rl": 39_073, "tests": 38_407, "benchmarks": 6_376}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
 from other libraries and scripts, data sets of images, compiled passes of small networks, sums of
 all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured; and
-for cores that are lent, limits of what is unpacked and downloaded, and libraries' own batches."""
+for cores that are lent, limits of what is unpacked and downloaded, and libraries' own batches; and
+for what study files, folders, scripts and archives of strangers may hold."""
 LONGEST = 430
 """Lines of a file in the package."""
 
