@@ -81,18 +81,16 @@ def _run(folder: RunFolder) -> Iterator[str]:
 
 def _study(study: StudyFolder) -> Iterator[str]:
     """Check a study's own files and its cells; its page and tables are made from them."""
-    try:
-        study.refuse_links()
-    except ValueError as error:
-        yield str(error)
-        return
-    for read in (study.read, *([study.read_estimates] if study.estimates.exists() else [])):
+    yield from study.links()
+    for read in (study.load, *([study.read_estimates] if study.estimates.exists() else [])):
         try:
             read()
         except ValueError as error:
             yield str(error)
-    for cell in sorted((study.path / "runs").iterdir() if (study.path / "runs").exists() else ()):
-        yield from _run(RunFolder(cell))  # a study within a study is none of it
+    cells = study.path / "runs"
+    for cell in sorted(cells.iterdir() if cells.is_dir() and not cells.is_symlink() else ()):
+        if not cell.is_symlink():
+            yield from _run(RunFolder(cell))  # a study within a study is none of it
 
 
 def _checkpoints(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:

@@ -37,7 +37,7 @@ def in_a_line(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:  # somebody's own class
-        said = "which cannot be said"
+        said = "its message cannot be shown"
     return " ".join(f"{type(error).__name__}: {said}".split())
 
 

@@ -29,6 +29,9 @@ jsonargparse.set_parsing_settings(
     import_path_denylist=["*"],
 )
 
+MOST_DIGITS: Final = 4_000
+"""Of a text that looks like a number: Python converts no more than 4,300."""
+
 _load_yaml = jsonargparse.get_loader("yaml")
 
 
@@ -41,14 +44,14 @@ def _load_plain(text: str) -> Any:
     loaded = _load_yaml(text)
     for value in _texts(loaded):
         with suppress(yaml.scanner.ScannerError, yaml.parser.ParserError):
-            _check_plain(value)
+            _check_plain(value, MOST_DIGITS)
     return loaded
 
 
 @lru_cache(maxsize=512)
-def _check_plain(text: str) -> None:
+def _check_plain(text: str, longest: int = plain_yaml.LONGEST) -> None:
     """Check a text, most of which come several times: each default of each parser."""
-    plain_yaml.check(text)
+    plain_yaml.check(text, longest=longest)
 
 
 def _texts(loaded: Any) -> Iterable[str]:
@@ -108,18 +111,20 @@ def spelled(value: Any) -> str:
 
 
 def flatten(
-    options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()
+    options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Return nested options by dotted name; mappings that are the value of one stay whole.
+    """Return nested options by dotted name.
 
-    ValueError: one is there twice, as in `{meta.p: 1, meta: {p: 2}}`.
+    With `whole`, the options whose values are mappings, these stay whole, and it is a ValueError if
+    an option is there twice, as in `{meta.p: 1, meta: {p: 2}}`.
     """
     flat: dict[str, Any] = {}
     for name, value in options.items():
         dotted = f"{prefix}{name}"
-        nested = isinstance(value, Mapping) and dotted not in whole
+        nested = isinstance(value, Mapping) and dotted not in (whole or ())
         found = flatten(value, f"{dotted}.", whole=whole) if nested else {dotted: value}
-        if twice := sorted(flat.keys() & found.keys()):
+        twice = sorted(flat.keys() & found.keys())
+        if twice and whole is not None:
             raise ValueError(f"{twice[0]}: is there twice, by its dotted name and in its group")
         flat |= found
     return flat

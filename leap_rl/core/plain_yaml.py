@@ -2,7 +2,7 @@
 
 No tag runs or imports anything. Anchors (`&name`, `*name`) are refused, since a few lines of them
 can expand to more values than memory holds, and so is deep nesting, since PyYAML and its C library
-recurse; so are control characters, and numbers that no 64 bits hold.
+recurse; so are control characters, and whole numbers that are longer than those of 64 bits.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ class _Keys:
         return None
 
 
-def check(text: str) -> None:
-    """Raise a YAMLError for no YAML, or one that holds what the module's docstring refuses."""
+def check(text: str, *, longest: int = LONGEST) -> None:
+    """Raise a YAMLError for no YAML, or one that holds what the module's docstring refuses.
+
+    `longest`: characters of a whole number.
+    """
     if len(text) > LARGEST:
         raise NotPlainError(f"it has {len(text)} characters; no config needs more than {LARGEST}")
     # The keys so far of each open mapping; None for a list.
@@ -71,7 +74,7 @@ def check(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             raise NotPlainError(f"{_line(event)}*{event.anchor} refers to an anchor; write it out")
         if isinstance(event, yaml.ScalarEvent):
-            _check_scalar(event)
+            _check_scalar(event, longest)
         if isinstance(event, yaml.CollectionEndEvent):
             nested.pop()
         elif isinstance(event, yaml.NodeEvent) and nested and nested[-1] is not None:
@@ -86,11 +89,11 @@ def check(text: str) -> None:
             raise NotPlainError(f"lists and mappings are nested more than {DEEPEST} deep")
 
 
-def _check_scalar(event: yaml.ScalarEvent) -> None:
+def _check_scalar(event: yaml.ScalarEvent, longest: int) -> None:
     """Refuse what would be an error of its own wherever it is used: in a name, as a float."""
     if control := _CONTROL.search(event.value):
         raise NotPlainError(f"{_line(event)}a text holds the control character {control[0]!r}")
-    if event.implicit[0] and len(event.value) > LONGEST and _WHOLE.fullmatch(event.value):
+    if event.implicit[0] and len(event.value) > longest and _WHOLE.fullmatch(event.value):
         raise NotPlainError(f"{_line(event)}a number has {len(event.value)} digits")
 
 

@@ -7,7 +7,7 @@ an interval speaks of other runs and agents in the same games, never of other ga
 * What compares initializations has Student's interval of a jackknifed variance.
 * Everything else has the percentile bootstrap, stratified over games (Agarwal et al. 2021, "Deep
   Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
-  a game it is too narrow. docs/results/interval_coverage.md has the coverage of the former.
+  a game it is too narrow. docs/results/interval_coverage.md has the coverage of Student's.
 
 Dimensions: G games, K runs, n agents of a run in a game, N scores over all games, R resamples, T
 thresholds.

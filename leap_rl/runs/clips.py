@@ -61,4 +61,4 @@ def record_clips(
 
 def clip_path(folder: RunFolder, initialization: str, game: str) -> Path:
     """Return the file of an evaluation's clip."""
-    return folder.path / "clips" / f"{file_name(game)}_{file_name(initialization)}.mp4"
+    return folder.path / "clips" / f"{file_name(game, 120)}_{file_name(initialization, 120)}.mp4"

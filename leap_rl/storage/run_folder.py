@@ -45,8 +45,8 @@ SEALED = "sealed"
 INITIALIZATION = "initialization.safetensors"
 LONGEST_NUMBER = 18
 """Digits of a checkpoint's number."""
-LONGEST_NAME = 120
-"""Bytes of a game's name in a file's; a clip's file has two."""
+LONGEST_NAME = 239
+"""Bytes of a game's name in a file's, which are 255 with the slot's number and the suffix."""
 MIRRORED = ".mirror.json"
 """In the working copy of a remote run: which files the store has."""
 
@@ -67,7 +67,13 @@ class RunFolder(LockedFolder):
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         document = {CHECKSUM: checksum(config), **config}  # first, so that a cut is noticed
-        self.write(self.config_path, plain_yaml.dump(document).encode())
+        text = plain_yaml.dump(document)
+        try:
+            plain_yaml.check(text)
+        except yaml.YAMLError as error:  # a resume could not read it
+            reason = " ".join(str(error).split())
+            raise RunFolderError(f"{self.config_path}: cannot be written: {reason}") from None
+        self.write(self.config_path, text.encode())
 
     def read_config(self) -> dict[str, Any]:
         """Return the resolved config; one that was edited is damaged."""
@@ -284,14 +290,14 @@ def _read(path: Path, largest: int = LARGEST) -> bytes:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def file_name(game: str) -> str:
+def file_name(game: str, longest: int = LONGEST_NAME) -> str:
     """Return a game's name as part of a file's: ids such as MinAtar/Asterix-v1 have a slash.
 
     Of a long one its first part and a digest, as file systems take names of up to 255 bytes.
     """
     name = game.replace("/", "+")  # no name has one before its first @, nor a slash after it
     whole = name.encode()
-    if len(whole) <= LONGEST_NAME:
+    if len(whole) <= longest:
         return name
     digest = hashlib.sha256(whole).hexdigest()[:16]
-    return f"{whole[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
+    return f"{whole[: longest - 17].decode(errors='ignore')}~{digest}"

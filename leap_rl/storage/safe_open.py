@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -41,19 +41,30 @@ def find_irregular(folder: Path) -> Iterator[tuple[Path, str]]:
         if len(Path(parent).relative_to(folder).parts) > DEEPEST:
             yield Path(parent), f"nested more than {DEEPEST} deep"
             return
-        for entry in entries:
-            if entry.is_symlink():
-                name = Path(parent, entry.name).relative_to(folder).as_posix()
-                if not _is_of_wandb(entry.path, name):
-                    yield Path(entry.path), "a symbolic link"
-            elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                yield Path(entry.path), "no file (a pipe, a socket or a device)"
+        for path, kind in _irregular(entries):
+            if not _is_of_wandb(path, path.relative_to(folder).as_posix()):
+                yield path, kind
+
+
+def irregular_in(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the same of what lies in a folder itself; nothing where it is none."""
+    if folder.is_dir():
+        with os.scandir(folder) as found:
+            yield from _irregular(sorted(found, key=lambda entry: entry.name))
+
+
+def _irregular(entries: Iterable[os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:
+    for entry in entries:
+        if entry.is_symlink():
+            yield Path(entry.path), "a symbolic link"
+        elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+            yield Path(entry.path), "no file (a pipe, a socket or a device)"
 
 
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, however deep they are; no folder's link is followed."""
     for _, entries in _walk(folder):
-        yield from (Path(entry.path) for entry in entries if entry.is_file())
+        yield from (Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
@@ -66,8 +77,8 @@ def _walk(folder: Path) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
             waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _is_of_wandb(path: str, name: str) -> bool:
-    if not _OF_WANDB.fullmatch(name):
+def _is_of_wandb(path: Path, name: str) -> bool:
+    if not _OF_WANDB.fullmatch(name) or not path.is_symlink():
         return False
     # A wandb run's folder contains a link to wandb's log in the user's cache.
     return name.count("/") > 1 or _TARGET.fullmatch(os.readlink(path)) is not None

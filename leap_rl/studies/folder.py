@@ -10,11 +10,12 @@ OUT/.lock             locked while the study is carried out
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
@@ -25,7 +26,7 @@ from leap_rl.runs.display import shown
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
-from leap_rl.storage.safe_open import find_irregular
+from leap_rl.storage.safe_open import irregular_in
 from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.config import StudyConfig
 
@@ -36,7 +37,6 @@ LOCK = ".lock"
 PAGE = "index.html"
 ESTIMATES = "estimates.json"
 _SUM = "# SHA-256 of the lines above: "
-_DEPTH_OF_CELLS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,13 @@ class StudyFolder:
         Raises:
             ValueError: Its file is damaged, or there are links in the folder.
         """
-        self.refuse_links()
-        if not self.file.exists():
+        if not os.path.lexists(self.file):
             return None
+        self.refuse_links()
+        return self.load()
+
+    def load(self) -> StudyConfig:
+        """Return the study, whatever else lies here; ValueError as of `read`."""
         try:
             text, mark, digest = _read(self.file).decode().rpartition(_SUM)
             if mark and hashlib.sha256(text.encode()).hexdigest() != digest.strip():
@@ -141,9 +145,13 @@ class StudyFolder:
         """Raise ValueError for a folder that holds something else than a study or a calibration."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
-        self.refuse_links()
-        if self.file.exists() or not self.path.is_dir():
+        if not self.path.is_dir():
             return
+        if not os.path.lexists(self.file):
+            self._check_is_calibration()
+        self.refuse_links()
+
+    def _check_is_calibration(self) -> None:
         others = sorted(one.name for one in self.path.iterdir() if one.name != LOCK)
         if others == [RUNS]:  # of a calibration, which writes the study at its end
             cells = (one.name for one in (self.path / RUNS).iterdir())
@@ -155,13 +163,19 @@ class StudyFolder:
             )
 
     def refuse_links(self) -> None:
-        """Raise ValueError for links, pipes and devices; those within a cell are its run's to find.
+        """Raise ValueError for the first of `links`."""
+        for problem in self.links():
+            raise ValueError(problem)
+
+    def links(self) -> Iterator[str]:
+        """Yield a line for each link, pipe and device; those within a cell are its run's to find.
 
         A cell that is a link, or lies behind one, would be computed outside of the folder.
         """
-        for path, kind in find_irregular(self.path):
-            if len(path.relative_to(self.path).parts) <= _DEPTH_OF_CELLS:
-                raise ValueError(
+        below = [self.path / name for name in (RUNS, "tables")]
+        for folder in (self.path, *(one for one in below if not one.is_symlink())):
+            for path, kind in irregular_in(folder):
+                yield (
                     f"{shown(path)}: is {kind}, and what a study reads and writes must lie in its "
                     "folder; put a file or folder in its place"
                 )

@@ -138,3 +138,19 @@ def test_old_checkpoints_keep_their_records_and_not_their_parameters(
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 4
     assert folder.is_thinned_out(3) or folder.best() == 3
     assert not folder.is_thinned_out(4)
+
+
+def test_a_link_to_itself_is_one_of_the_lines(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "loop").symlink_to("loop")
+    assert main(["verify", str(run)]) == EXIT_FAILED
+    *_, line, verdict = capsys.readouterr().out.splitlines()
+    assert "loop: is a symbolic link" in line
+    assert verdict.endswith("1 thing is wrong")
+
+
+def test_a_run_that_no_resume_could_read_is_not_begun(tmp_path: Path, refused: Refused) -> None:
+    line = refused(*TRAIN, "--run_dir", tmp_path / "r\x1bx")
+    assert "config.yaml: cannot be written: " in line
+    assert "a text holds the control character" in line

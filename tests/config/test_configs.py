@@ -355,3 +355,14 @@ def test_a_custom_encoder_and_its_arguments_define_the_run() -> None:
         )
     }
     assert len(prints) == 3
+
+
+def test_values_that_only_look_like_options_or_numbers_are_taken() -> None:
+    tag = "20261125123456789012345"
+    assert parsed(TrainConfig, "--tracking.wandb_tags", f'["{tag}"]').tracking.wandb_tags == (tag,)
+    own = f'{{s.t: 1, s: {{t: 2}}, ids: ["{tag}"]}}'
+    words = ["--agent.algorithm", "my:learn", "--agent.options", own]
+    made = parse(
+        config_parser(TrainConfig, program="test"), TrainConfig, words, trusts_imports=True
+    )
+    assert made.agent.options == {"s.t": 1, "s": {"t": 2}, "ids": [tag]}

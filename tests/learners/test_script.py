@@ -155,7 +155,7 @@ WRONG = {
     "counts_frames": r"report\(40, 1, 10\): 10 of 160 agent steps are played by then",
     "goes_back": r"report\(5, 1, 5\): the call before was at agent step 10",
     "tells_too_much": r"report\(10, 1e\+308, 5\): must be",
-    "raises_what_cannot_be_said": "raises MuteError: which cannot be said",
+    "raises_what_cannot_be_said": "raises MuteError: its message cannot be shown",
     "tells_nan": r"report\(10, nan, 5\): must be",
 }
 

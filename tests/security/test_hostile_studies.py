@@ -127,6 +127,28 @@ def test_a_pipe_in_a_studys_folder_is_told_and_not_waited_for(
     assert whole is None or not pipe.is_file()
 
 
+def test_a_folder_that_holds_no_study_is_not_searched_for_links(tmp_path: Path) -> None:
+    (tmp_path / "bin").symlink_to("usr")
+    (tmp_path / "lost+found").mkdir(mode=0o000)
+    folder = StudyFolder.at(tmp_path)
+    assert folder.read() is None
+    with pytest.raises(ValueError, match="holds bin, and no study; choose a folder"):
+        folder.check()
+    assert StudyFolder.at(__file__).read() is None
+
+
+def test_a_link_hides_nothing_else_that_is_wrong(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "study.yaml").write_text("changed: true\n")
+    (folder / "notes").symlink_to("/tmp")
+    (folder / "runs" / "leap-0-a8732b56").mkdir()
+    assert main(["verify", str(folder)]) == EXIT_FAILED
+    said = capsys.readouterr().out
+    for says in ("notes: is a symbolic link", "study.yaml: is not as", "leap-0-a8732b56: no run"):
+        assert says in said
+
+
 def test_links_of_wandb_in_a_cell_are_its_runs_to_judge(folder: Path) -> None:
     cell = folder / "runs" / "leap-0-a8732b56" / "wandb"
     (cell / "run-1").mkdir(parents=True)

@@ -54,6 +54,7 @@ def test_every_format_gives_the_images_and_labels_that_were_written(tmp_path: Pa
         (tmp_path / f"hundred/{part}.bin").write_bytes(cifar(color, 0 * labels, labels))
         ten = np.where(labels == 0, 10, labels)[:, None]  # SVHN writes its zeros as 10
         savemat(tmp_path / f"svhn/{part}_32x32.mat", {"X": color.transpose(1, 2, 3, 0), "y": ten})
+    (tmp_path / "signs/._a.npz").write_bytes(b"a Mac's notes")
     np.savez(tmp_path / "signs/a.npz", x_train=color, y_train=labels, x_test=color, y_test=labels)
     for zipped in (True, False):
         write_idx(tmp_path / f"zipped_{zipped}", zipped=zipped, count=20)

@@ -355,16 +355,20 @@ def test_the_object_store_grows_with_the_trainers_within_shared_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_ray_runtime(trainers=1, address=LOCAL)
+    from leap_rl.training.runtime.ray import runtime
     from leap_rl.training.runtime.ray.runtime import store_bytes
 
-    def has(free: int) -> None:
+    def has(free: int, memory: int = 1000 * 2**30) -> None:
         usage = shutil.disk_usage(tmp_path)._replace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+        monkeypatch.setattr(runtime, "estimate_available_memory", lambda: memory)
 
     has(100 * 2**30)
     assert [store_bytes(n, tmp_path) >> 20 for n in (2, 16, 128)] == [512, 1024, 8192]
     has(2**30)
     assert store_bytes(128, tmp_path) == 2**30 * 9 // 10
+    has(100 * 2**30, memory=4 * 2**30)  # a container on a large machine
+    assert store_bytes(128, tmp_path) == 4 * 2**30 * 3 // 10
     has(64 * 2**20)  # Docker's own
     assert store_bytes(128, tmp_path) >> 20 == 512
     assert store_bytes(128, tmp_path / "no shared memory") >> 20 == 512

@@ -134,10 +134,19 @@ def decode(png: bytes) -> NDArray[np.uint8]:
 
 def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     """Return an image [S, S] as [side, side], each pixel the mean over the area that it covers."""
-    for _ in range(2):
-        # Each row side times, then the means of S of these in a row; for rows, then for columns.
-        image = image.repeat(side, axis=0).reshape(side, image.shape[0], -1).mean(axis=1).T
-    return image
+    weights = _coverage(image.shape[0], side)
+    means: NDArray[np.float64] = weights @ image @ weights.T
+    return means
+
+
+@lru_cache(maxsize=2)
+def _coverage(size: int, side: int) -> NDArray[np.float64]:
+    """Return [side, size]: the share of each of the coarse cells that each of the fine ones is."""
+    edges = np.arange(side + 1) * (size / side)
+    fine = np.arange(size)
+    overlap = np.minimum(edges[1:, None], fine + 1) - np.maximum(edges[:-1, None], fine)
+    share: NDArray[np.float64] = np.clip(overlap, 0.0, None) * (side / size)
+    return share
 
 
 def sources(path: Path) -> list[Path]:

@@ -63,7 +63,8 @@ def read_parts(folder: Path) -> tuple[Labelled, Labelled]:
 
 def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Return the images and labels of both parts, unchecked."""
-    names = sorted(file.name for file in folder.iterdir())
+    # A Mac's notes beside a file begin with a dot.
+    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
     if any("-ubyte" in name for name in names):
         return {part: (_idx(folder, part, "images", 3), _idx(folder, part, "labels", 1))
                 for part in ("train", "t10k")}  # fmt: skip

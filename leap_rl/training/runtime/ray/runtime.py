@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.utils import estimate_available_memory
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -159,7 +160,7 @@ def cluster(
 ) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone.
 
-    The size of the object store is that of a cluster which is started; none for one by its cores.
+    The object store is that of a cluster which is started; None: sized by its cores.
     """
     if ray.is_initialized():
         yield
@@ -200,14 +201,16 @@ def cluster(
         _shut_down(interrupts)
 
 
-def store_bytes(trainers: int, shared_memory: Path = Path("/dev/shm")) -> int:
-    """Return the size of an object store for so many trainers, as far as shared memory has it.
+def store_bytes(cpus: int, shared_memory: Path = Path("/dev/shm")) -> int:
+    """Return the size of an object store for a trainer on each core, as far as memory has it.
 
-    Ray delays each message to a full store by seconds; memory is taken as it is filled.
+    Ray delays each message to a full store by seconds, and does not start with one that leaves too
+    little memory, which is not shared memory alone; it is taken as it is filled.
     """
-    wanted = max(LEAST_STORE_BYTES, trainers * STORE_BYTES_PER_TRAINER)
-    free = shutil.disk_usage(shared_memory).free if shared_memory.is_dir() else 0
-    return max(LEAST_STORE_BYTES, min(wanted, free * 9 // 10))
+    wanted = cpus * STORE_BYTES_PER_TRAINER
+    shared = shutil.disk_usage(shared_memory).free if shared_memory.is_dir() else 0
+    memory = int(estimate_available_memory())  # type: ignore[no-untyped-call]
+    return max(LEAST_STORE_BYTES, min(wanted, shared * 9 // 10, memory * 3 // 10))
 
 
 def _shut_down(interrupts: Interrupts | None) -> None:
