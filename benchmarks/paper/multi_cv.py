@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import experiment, omniglot_options
+from benchmarks.harness import experiment, image_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import learn
 from benchmarks.harness.runs import meta_train
@@ -127,7 +127,8 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the experiment's cells; ValueError if a set is held out that is none."""
     sizes = ("meta_steps", "epochs", "evaluation_epochs", "limit", "patience")
     common = {name: getattr(given, name) for name in sizes}
-    common["sets"] = sets = given.sets or list(read_folder(given.data).names)
+    sets = given.sets or list(read_folder(given.data).names)
+    common["sets"] = sets
     if strange := {*given.held_out} - {*sets}:
         raise ValueError(f"--held_out {' '.join(sorted(strange))}: not among the sets {sets}")
     return [
@@ -162,7 +163,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser, positive = omniglot_options.parser(__doc__, out="runs/multi_cv"), experiment.positive
+    parser, positive = image_options.parser(__doc__, out="runs/multi_cv"), experiment.positive
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--sets", nargs="+", help="all, held-out ones too; default: all there are")
     parser.add_argument("--held_out", nargs="+", default=["fashion", "mnist"])
@@ -180,7 +181,7 @@ def main() -> int:
     """Run the command."""
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
-    check = partial(omniglot_options.check_images, read=read_folder)
+    check = partial(image_options.check_images, read=read_folder)
     return experiment.run(given, cells_of=cells_of, work=work, report=report, check=check)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import experiment, omniglot_options
+from benchmarks.harness import experiment, image_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import meta_train, rows_of
 from benchmarks.harness.tables import write_table
@@ -73,7 +73,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
 
 def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's configuration."""
-    return omniglot_options.training(cell, data) | {
+    return image_options.training(cell, data) | {
         "meta.p": cell["p"],
         "meta.loss_in_path": cell["loss_in_path"],
         "meta.stabilizer": cell["stabilizer"],
@@ -166,11 +166,11 @@ def at_the_end(results: Sequence[Mapping[str, Any]], series: str, last: int) -> 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = omniglot_options.parser(__doc__, out="runs/omniglot_ablation")
+    parser = image_options.parser(__doc__, out="runs/omniglot_ablation")
     parser.add_argument(
         "--pretraining", type=experiment.positive, default=5, help="alphabets; the paper's are 20"
     )
-    omniglot_options.add_training(parser, published_meta_steps=500)
+    image_options.add_training(parser, published_meta_steps=500)
     return parser
 
 
@@ -179,7 +179,7 @@ def main() -> int:
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=omniglot_options.check_images
+        given, cells_of=cells_of, work=work, report=report, check=image_options.check_images
     )
 
 

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
-from benchmarks.harness import experiment, omniglot_options
+from benchmarks.harness import experiment, image_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
 from benchmarks.harness.tables import write_table
@@ -108,7 +108,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = omniglot_options.parser(__doc__, out="runs/omniglot_jacobian")
+    parser = image_options.parser(__doc__, out="runs/omniglot_jacobian")
     parser.add_argument("--lr", nargs="+", type=float, default=[0.01, 0.1, 0.5])
     parser.add_argument("--alphabets", type=experiment.positive, default=5)
     parser.add_argument("--updates", type=experiment.positive, default=20)
@@ -134,7 +134,7 @@ def main() -> int:
     given.lr = sorted(set(given.lr))
     work = partial(run_cell, data=given.data)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=omniglot_options.check_images
+        given, cells_of=cells_of, work=work, report=report, check=image_options.check_images
     )
 
 

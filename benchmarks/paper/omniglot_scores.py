@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import experiment, omniglot_options
+from benchmarks.harness import experiment, image_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
@@ -134,7 +134,7 @@ def _task(cell: Cell, data: str) -> TaskConfig:
 def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
-    options = omniglot_options.training(cell, data) | {
+    options = image_options.training(cell, data) | {
         "meta.method": "pretraining" if method == "finetune" else method
     }
     if method == "maml":
@@ -303,13 +303,13 @@ def percent(mean: IntervalEstimate) -> str:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = omniglot_options.parser(__doc__, out="runs/omniglot_scores")
+    parser = image_options.parser(__doc__, out="runs/omniglot_scores")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--pretraining", nargs="+", type=experiment.positive, default=[1, 3, 5])
     parser.add_argument(
         "--learners", type=experiment.positive, default=3, help="for each held-out alphabet"
     )
-    omniglot_options.add_training(parser, published_meta_steps=1000)
+    image_options.add_training(parser, published_meta_steps=1000)
     return parser
 
 
@@ -320,7 +320,7 @@ def main() -> int:
     given.pretraining = sorted(set(given.pretraining))
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=omniglot_options.check_images
+        given, cells_of=cells_of, work=work, report=report, check=image_options.check_images
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import experiment, omniglot_options
+from benchmarks.harness import experiment, image_options
 from tests.tasks.omniglot_images import write_zip
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ import os, subprocess, sys
 from functools import partial
 from pathlib import Path
 from benchmarks.harness import experiment
-from benchmarks.harness import omniglot_options
+from benchmarks.harness import image_options
 
 def work(cell, out):
     if cell["number"]:
@@ -36,7 +36,7 @@ def work(cell, out):
     return {}
 
 if __name__ == "__main__":
-    given = omniglot_options.parser(__doc__, out="out").parse_args()
+    given = image_options.parser(__doc__, out="out").parse_args()
     sys.exit(experiment.run(
         given,
         cells_of=lambda given: [{"number": number} for number in range(3)],
@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 
 def parsed(out: Path, *words: str) -> argparse.Namespace:
-    return omniglot_options.parser(None, out="runs/x").parse_args(
+    return image_options.parser(None, out="runs/x").parse_args(
         ["--data", "d", "--out", str(out), *words]
     )
 
@@ -107,7 +107,7 @@ def test_finished_cells_of_other_images_are_refused(
             cells_of=lambda _: [],
             work=dict,
             report=lambda *_: None,
-            check=omniglot_options.check_images,
+            check=image_options.check_images,
         )
 
     assert run("ours") == 0
