@@ -74,9 +74,8 @@ def _run(folder: RunFolder) -> Iterator[str]:
     yield from _rows(folder, run, states)
     yield from _sealed_files(folder, run, states)
     yield from _results(folder, states)
-    for path in sorted(files_below(folder.path)):
-        if path.suffix == ".damaged":
-            yield f"{path}: was set aside as damaged; what it held was computed again"
+    for path in sorted(path for path in files_below(folder.path) if path.suffix == ".damaged"):
+        yield f"{path}: was set aside as damaged; what it held was computed again"
 
 
 def _study(study: StudyFolder) -> Iterator[str]:

@@ -123,8 +123,7 @@ def flatten(
         dotted = f"{prefix}{name}"
         nested = isinstance(value, Mapping) and dotted not in (whole or ())
         found = flatten(value, f"{dotted}.", whole=whole) if nested else {dotted: value}
-        twice = sorted(flat.keys() & found.keys())
-        if twice and whole is not None:
+        if whole is not None and (twice := sorted(flat.keys() & found.keys())):
             raise ValueError(f"{twice[0]}: is there twice, by its dotted name and in its group")
         flat |= found
     return flat

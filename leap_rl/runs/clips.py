@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.display import shown
-from leap_rl.storage.run_folder import RunFolder, file_name
+from leap_rl.storage.run_folder import LONGEST_NAME, RunFolder, file_name
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.tracker import Tracker
 
@@ -61,4 +61,5 @@ def record_clips(
 
 def clip_path(folder: RunFolder, initialization: str, game: str) -> Path:
     """Return the file of an evaluation's clip."""
-    return folder.path / "clips" / f"{file_name(game, 120)}_{file_name(initialization, 120)}.mp4"
+    names = (file_name(name, LONGEST_NAME // 2) for name in (game, initialization))
+    return folder.path / "clips" / f"{'_'.join(names)}.mp4"

@@ -209,6 +209,7 @@ def store_bytes(cpus: int, shared_memory: Path = Path("/dev/shm")) -> int:
     """
     wanted = cpus * STORE_BYTES_PER_TRAINER
     shared = shutil.disk_usage(shared_memory).free if shared_memory.is_dir() else 0
+    # What Ray's own check takes: unlike `core.machine.memory` it knows a container's limit.
     memory = int(estimate_available_memory())  # type: ignore[no-untyped-call]
     return max(LEAST_STORE_BYTES, min(wanted, shared * 9 // 10, memory * 3 // 10))
 
