@@ -82,7 +82,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _package(requirement: Requirement) -> str:
-    way_out = "install the locked versions: pip install -r requirements.lock"
+    way_out = f"pip install '{requirement.name}{requirement.specifier}'"
     try:
         installed = version(requirement.name)
     except PackageNotFoundError:

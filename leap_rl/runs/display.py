@@ -13,7 +13,6 @@ from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.images.config import OmniglotConfig
 from leap_rl.tasks.suite import GameSuite
 
 
@@ -54,7 +53,7 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
         return (
             "learn another data set from this initialization",
             f"learn --init {run} --task.kind images --task.games '[\"NAME\"]' "
-            f"--task.data {task.data}",
+            f"--task.data {task.data}{_image_options(task, agent)}",
         )
     if suite.unit == "examples":
         return (
@@ -79,12 +78,21 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
     )
 
 
+IMAGE_OPTIONS = {
+    "images": ("batch_size", "schedule", "validation", "limit"),
+    "omniglot": ("split", "held_out"),
+}
+"""What of a run's tasks holds for the next ones too. What ends a task does not: a set that no
+start has seen is learned for longer."""
+
+
 def _image_options(task: TaskConfig, agent: AgentConfig) -> str:
     """Return the options in which a run's tasks differ from the defaults, as words."""
-    data, learner = OmniglotConfig(), ClassifierConfig()
-    given = {
-        "task.omniglot.split": (task.omniglot.split, data.split),
-        "agent.classifier.share": (agent.classifier.share, learner.share),
-        "task.omniglot.held_out": (task.omniglot.held_out, data.held_out),
-    }
-    return "".join(f" --{name} {value}" for name, (value, other) in given.items() if value != other)
+    words, default = "", TaskConfig()
+    for name in IMAGE_OPTIONS[task.kind]:
+        value = getattr(getattr(task, task.kind), name)
+        if value != getattr(getattr(default, task.kind), name):
+            words += f" --task.{task.kind}.{name} {value}"
+    if (share := agent.classifier.share) != ClassifierConfig().share:
+        words += f" --agent.classifier.share {share}"
+    return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -56,10 +57,9 @@ def test_what_is_wrong_is_told_with_the_way_out(
     monkeypatch.chdir(tmp_path)
     assert main(["doctor"]) == 1
     said = lines(capsys)
-    way_out = "install the locked versions: pip install -r requirements.lock"
-    assert said["scipy"] == f"BAD is not installed; {way_out}"
+    assert said["scipy"].startswith("BAD is not installed; pip install 'scipy")
     assert said["wandb"].startswith("BAD 0.0.1 is installed, ")
-    assert said["wandb"].endswith(f" is needed; {way_out}")
+    assert re.search(r"is needed; pip install 'wandb[<>=~!.,0-9]+'$", said["wandb"])
     assert said["disk"].startswith("BAD ")
     assert said["ray"] == (
         "BAD no cluster could be started here (no shared memory); --runtime.kind local works "

@@ -169,6 +169,8 @@ def test_a_run_is_killed_and_resumed_to_the_same_bits_and_another_set_is_learned
         assert main(["train", *argv, *OFTEN, "--run_dir", str(torn)]) == 130
     assert main(["resume", str(torn)]) == 0
     assert initializations(torn) == initializations(whole)
+    advice = f"--task.data {data} --task.images.batch_size 8\n"
+    assert capsys.readouterr().out.count(advice) == 2, "who learns next gets as many images a batch"
     assert len(set(initializations(whole))) == 3
     *_, last = (json.loads(one) for one in (whole / "metrics.jsonl").open())
     assert 6 * 8 <= last["examples"] < 2 * 20 * 8, "each task ends by its patience"
