@@ -82,7 +82,8 @@ def _is_installed(name: str) -> bool:
 
 
 def _package(requirement: Requirement) -> str:
-    way_out = f"pip install '{requirement.name}{requirement.specifier}'"
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    way_out = f"pip install '{requirement.name}{extras}{requirement.specifier}'"
     try:
         installed = version(requirement.name)
     except PackageNotFoundError:
