@@ -17,9 +17,10 @@ from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import declared, learner_class
 from leap_rl.runs.config import TrainConfig
 
-RANDOM: Final = "random"
 CALIBRATION: Final = "calibration"
 """The arm of a calibration's cells."""
+
+RANDOM: Final = "random"
 """The arm that nothing is trained for: agents from random starts, which others are set against."""
 
 MEMBERS: Final = "members"
@@ -33,6 +34,10 @@ of `--init RUN@mix=0.5`."""
 EACH_MEMBER: Final = "each_member"
 """Another: whether each member has a run of its own, and new agents choose among their starts."""
 
+FIRST_MEMBERS: Final = "first_members"
+"""Another: how many of the study's members the arm learns from, the first ones. All is the
+default."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -41,7 +46,7 @@ class Arm:
     says: str
     """A description, which the page shows."""
     options: Mapping[str, Any]
-    """Of `leap-rl train`, by dotted name, over those of the study; `MIX` and `EACH_MEMBER`."""
+    """Of `leap-rl train`, by dotted name, over those of the study; `MIX` and its like."""
 
 
 ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
@@ -164,6 +169,19 @@ def has_run_for_each_member(name: str, own: Mapping[str, Any]) -> bool:
     return bool(found)
 
 
+def members_of(name: str, own: Mapping[str, Any], members: Sequence[str]) -> tuple[str, ...]:
+    """Return the members that an arm learns from, of the study's; ValueError: no such number."""
+    count = _option(name, own, FIRST_MEMBERS)
+    if count is None:
+        return tuple(members)
+    if not (type(count) is int and 1 <= count <= len(members)):
+        raise ValueError(
+            f"arms.{name}: {FIRST_MEMBERS} = {count}: must be 1 to {len(members)}, the number of "
+            "members under games"
+        )
+    return tuple(members[:count])
+
+
 def _option(name: str, own: Mapping[str, Any], option: str) -> Any:
     return own.get(option, ARMS[name].options.get(option) if name in ARMS else None)
 
@@ -191,10 +209,11 @@ def arm_config(
         ValueError: An option cannot be, or meta-steps of such tasks do not add up to the total.
     """
     options = {**(ARMS[name].options if name in ARMS else {}), **own}
-    members, runs = len(base.task.resolved_games), 1
+    games = members_of(name, own, base.task.resolved_games)
+    members, runs = len(games), 1
     if has_run_for_each_member(name, own):
         members, runs = 1, members
-    for option in (MIX, EACH_MEMBER):
+    for option in (MIX, EACH_MEMBER, FIRST_MEMBERS):
         options.pop(option, None)
     batch = options.get("meta.batch_size", base.meta.batch_size)
     if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:
@@ -221,7 +240,8 @@ def arm_config(
             )
     except ValueError as error:
         raise ValueError(f"arms.{name}: {error}") from None
-    return replace(one, meta=replace(one.meta, meta_steps=meta_steps))
+    task = replace(one.task, games=list(games))
+    return replace(one, task=task, meta=replace(one.meta, meta_steps=meta_steps))
 
 
 def _whole_learner(
@@ -245,7 +265,7 @@ agent does."""
 
 _FOUND: Final = {
     "meta.meta_steps": "is found, so that all arms learn from as many agent steps",
-    "task.games": "all arms learn from the study's games",
+    "task.games": f"is the study's games; {FIRST_MEMBERS} takes the first of them",
     "run_dir": "runs lie in the study's folder",
 }
 """Options that no arm sets, and why."""

@@ -153,7 +153,7 @@ def _of_arm(
         if has_run_for_each_member(name, study.spelled_arms[name]):
             return [
                 (member, replace(found, task=replace(found.task, games=[member])))
-                for member in study.members
+                for member in found.task.resolved_games
             ]
     except ValueError as error:
         raise ValueError(f"arms.{name}: {error}") from None

@@ -241,7 +241,7 @@ OF_ARMS = [
     ({"meta.pp": 1}, "arms.mine: meta.pp: no such option; did you mean meta.p?"),
     ({"meta.p": 3}, "arms.mine: meta.p = 3: must be one of"),
     ({"meta.meta_steps": 3}, "arms.mine: meta.meta_steps: is found, so that all arms"),
-    ({"task.games": "CartPole-v1"}, "arms.mine: task.games: all arms learn from the study's games"),
+    ({"task.games": "CartPole-v1"}, "arms.mine: task.games: is the study's games; first_members"),
     ({"task.agent_steps": 890}, "arms.mine: task.agent_steps = 890: must be a whole number of"),
     ({"task.agent_steps": 1000}, "arms.mine: a meta-step has 2,000 agent steps, which do not"),
     (
@@ -249,7 +249,21 @@ OF_ARMS = [
         "arms.mine: a meta-step has 5,600 agent steps in 2 members' runs, which do not divide",
     ),
     ({"each_member": 3}, "arms.mine: each_member = 3: must be true or false"),
+    ({"first_members": 0}, "arms.mine: first_members = 0: must be 1 to 2, the number of members"),
+    ({"first_members": 3}, "arms.mine: first_members = 3: must be 1 to 2"),
+    ({"first_members": True}, "arms.mine: first_members = True: must be 1 to 2"),
 ]
+
+
+@pytest.mark.parametrize("own", [{}, {"each_member": True}])
+def test_an_arm_may_learn_from_fewer_members_for_as_long(own: dict[str, Any]) -> None:
+    study = asked(arms=str({"mine": {"first_members": 1, **own}, "leap": {}}), also_seen="true")
+    cells = [cell for cell in cells_of(study, Path("out")) if cell.members is None and not cell.run]
+    (of_one, of_all) = (cell.config.task.resolved_games for cell in cells)
+    assert (of_one, of_all) == (tuple(POLES[:1]), tuple(POLES))
+    assert len({total_agent_steps(study.arm(name)) for name in study.trained_arms}) == 1
+    training = training_of(cells_of(study, Path("out")))
+    assert training["mine"].games == tuple(POLES[:1]), "the other was not seen"
 
 
 @pytest.mark.parametrize(("options", "line"), OF_ARMS, ids=[line for _, line in OF_ARMS])
@@ -350,7 +364,7 @@ def test_the_studies_that_come_along_can_be(path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(Path("examples").absolute())
     study = StudyConfig.from_yaml(path, trust_imports=True)
     assert study.question.endswith("?")
-    assert len(path.read_text().splitlines()) <= 25
+    assert len(path.read_text().splitlines()) <= 45
     cells = cells_of(study, Path("runs/none"), trusts_imports=True)
     totals: Counter[tuple[str, int]] = Counter()  # nearest has a run for each member
     for cell in cells:
