@@ -6,7 +6,6 @@ take no part, nor do those that finished no episode: they have no curve.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ import numpy as np
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.measures import Agents, Means, measure
 from leap_rl.evaluation.normalization import human_scale
+from leap_rl.evaluation.over_games import contrasts_of, mean_saved, ranking_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
     Reference,
@@ -34,9 +34,8 @@ from leap_rl.evaluation.statistics import (
     interquartile_mean,
     probability_of_improvement,
     sampled_interval,
-    sign_flip_test,
 )
-from leap_rl.evaluation.summary import Comparison, Contrast, Effect, Game, Saved, Scope, Summary
+from leap_rl.evaluation.summary import Comparison, Effect, Game, Scope, Summary
 from leap_rl.evaluation.verdict import best_of, notes_of, verdict_of
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.evaluation_slots import RANDOM
@@ -71,15 +70,16 @@ def summarize(evaluation: EvaluationResults) -> Summary:
         for name in evaluation.initializations
         if name not in baseline
     }
+    comparisons = tuple(
+        _compare(evaluation, reference, games, name, of_games) for name, of_games in samples.items()
+    )
     summary = Summary(
         evaluation=evaluation,
         reference=reference,
         games=games,
-        comparisons=tuple(
-            _compare(evaluation, reference, games, name, of_games)
-            for name, of_games in samples.items()
-        ),
-        contrasts=tuple(_contrasts(samples)),
+        comparisons=comparisons,
+        contrasts=tuple(contrasts_of(samples)),
+        ranking=ranking_of(comparisons, samples),
         middles=dict(_middles(games, [reference, *samples])),
     )
     first = best_of(summary)
@@ -135,7 +135,7 @@ def _compare(
     seen = [game for game, effect in effects.items() if effect.seen]
     if 0 < len(seen) < len(samples):
         scopes |= {"seen": seen, "new": [game for game in samples if game not in seen]}
-    over = {scope: _over(of, effects, samples) for scope, of in scopes.items() if of}
+    over = {scope: mean_saved(of, effects, samples) for scope, of in scopes.items() if of}
     return Comparison(
         initialization=name,
         reference=reference,
@@ -143,25 +143,6 @@ def _compare(
         trained=None if training is None else training.agent_steps,
         games=effects,
         over=over,
-    )
-
-
-def _over(
-    games: Sequence[str], effects: Mapping[str, Effect], samples: Mapping[str, Sampled]
-) -> Saved:
-    """Return the mean over games with a gain or without: none is chosen by how it came out.
-
-    Where random starts learn none of them there is nothing that could be saved.
-    """
-    known = [game for game in games if math.isfinite(samples[game].value)]
-    if not any(effects[game].reference.learns for game in known):
-        nothing = IntervalEstimate(math.nan, -math.inf, math.inf)
-        return Saved((), nothing, math.nan, 1.0)
-    return Saved(
-        games=tuple(known),
-        saved=sampled_interval([samples[game] for game in known]),
-        most=float(np.mean([effects[game].most for game in known])),
-        sign_flip=sign_flip_test([samples[game].value for game in known]),
     )
 
 
@@ -222,19 +203,6 @@ def _areas(runs: Sequence[Agents]) -> FloatArray:
     if len({len(each) for each in found}) > 1:
         return np.concatenate(found)
     return found[0] if len(found) == 1 else np.array(found)
-
-
-def _contrasts(samples: Mapping[str, Mapping[str, Sampled]]) -> Iterable[Contrast]:
-    for ours, theirs in itertools.combinations(samples, 2):
-        games = [game for game in samples[ours] if game in samples[theirs]]
-        known = [
-            game
-            for game in games
-            if math.isfinite(samples[ours][game].value + samples[theirs][game].value)
-        ]
-        if known:
-            sides = ([samples[name][game] for game in known] for name in (ours, theirs))
-            yield Contrast(ours, theirs, sampled_interval(*sides))
 
 
 def _middles(

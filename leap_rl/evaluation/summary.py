@@ -107,6 +107,23 @@ class Contrast(NamedTuple):
     saved: IntervalEstimate
 
 
+class Ranking(NamedTuple):
+    """Initializations by what they save over the same games, the most first."""
+
+    games: tuple[str, ...]
+    kind: Literal["all", "new", "shared"]
+    """Whether these are all games, or those that no meta-training saw, or those that every
+    initialization has agents in, where some have agents in others too."""
+    saved: Mapping[str, Saved]
+    """Over these games, by initialization."""
+    lead: IntervalEstimate | None
+    """Agent steps that the first saves more than the second; none where there is no second."""
+
+    @property
+    def best(self) -> str:
+        return next(iter(self.saved))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
     """Measures, comparisons and verdict of an evaluation."""
@@ -118,6 +135,8 @@ class Summary:
     """Those with agents of the reference."""
     comparisons: tuple[Comparison, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
+    ranking: Ranking | None = None
+    """None where no game can be measured that all initializations have agents in."""
     middles: Mapping[str, IntervalEstimate]
     """By initialization, the interquartile mean of its agents' areas on `Game.scale`."""
     verdict: tuple[str, ...] = ()

@@ -57,32 +57,23 @@ def verdict_of(comparison: Comparison) -> str:
 
 def best_of(summary: Summary) -> str | None:
     """Return which of several starts saves most, and by how much; none where there is one."""
-    judged = [
-        each
-        for each in summary.comparisons
-        if "all" in each.over and math.isfinite(each.over["all"].saved.value)
-    ]
-    if len(judged) < 2:
+    ranking = summary.ranking
+    if ranking is None or ranking.lead is None:
         return None
-    new = {each.over["new"].games if "new" in each.over else () for each in judged}
-    scope: Scope = "new" if len(new) == 1 and new != {()} else "all"  # the same games of each
-    scopes = {each.initialization: each.over[scope] for each in judged}
-    first, second = sorted(scopes, key=lambda name: -scopes[name].saved.value)[:2]
-    over = scopes[first]
-    where = " in games that it never saw" if scope == "new" else ""
-    if not any(conclusion_of(each.saved) == "helps" for each in scopes.values()):
-        return f"None of {len(scopes)} starts is seen to help{where}."
-    said = (
-        f"Of {len(scopes)} starts {first} saves most{where}: {agent_steps(over.saved.value)} of at "
-        f"most {agent_steps(over.most)} agent steps a task"
+    (first, over), (second, _) = list(ranking.saved.items())[:2]
+    starts, games = len(ranking.saved), len(ranking.games)
+    shared = f" in the {games} game{'s' * (games > 1)} that all have agents in"
+    where = {"all": "", "new": " in games that it never saw", "shared": shared}[ranking.kind]
+    if not any(conclusion_of(each.saved) == "helps" for each in ranking.saved.values()):
+        return f"None of {starts} starts is seen to help{where}."
+    value, low, high = ranking.lead
+    beyond = "which may be chance" if low <= 0 <= high else "beyond chance"
+    interval = f" ({agent_steps(low)} to {agent_steps(high)})" if math.isfinite(low) else ""
+    return (
+        f"Of {starts} starts {first} saves most{where}: {agent_steps(over.saved.value)} of at most "
+        f"{agent_steps(over.most)} agent steps a task, {agent_steps(value)}{interval} more than "
+        f"{second}, {beyond}."
     )
-    for ours, theirs, saved in summary.contrasts:
-        if {ours, theirs} == {first, second} and where == "":
-            value, low, high = saved if ours == first else (-saved[0], -saved[2], -saved[1])
-            beyond = "beyond chance" if low > 0 else "which may be chance"
-            interval = f" ({agent_steps(low)} to {agent_steps(high)})" if math.isfinite(low) else ""
-            return f"{said}, {agent_steps(value)}{interval} more than {second}, {beyond}."
-    return f"{said}; {second} comes next."
 
 
 def agent_steps(value: float) -> str:

@@ -161,6 +161,45 @@ def test_the_best_of_starts_that_saw_different_games_is_best_over_the_same_ones(
     assert "more than other, beyond chance" in best
 
 
+@pytest.mark.parametrize(
+    ("saw", "where"),
+    [("pong", "in games that it never saw"), ("qbert", "in the 1 game that all have agents in")],
+)
+def test_the_best_of_a_part_of_a_study_is_best_over_the_games_that_all_have(
+    saw: str, where: str
+) -> None:
+    curves = learners({RANDOM: 0.6, "both": 0.2}) + learners({"part": 0.3})
+    curves += learners({RANDOM: 0.6, "both": 0.6}, ("pong",))  # which lowers the mean of both
+    training = {name: Training(agent_steps=2e6, games=(saw,)) for name in ("part", "both")}
+    summary = summarize(evaluation(curves, training=training))
+    ranking, (part, both) = summary.ranking, sorted(summary.comparisons, key=lambda c: len(c.games))
+    assert ranking is not None
+    assert (ranking.best, ranking.games) == ("both", ("breakout",))
+    assert both.over["all"].saved.value < part.over["all"].saved.value
+    assert summary.verdict[0].startswith(f"Of 2 starts both saves most {where}: ")
+    assert summary.verdict[0].endswith("more than part, beyond chance.")
+
+
+@pytest.mark.parametrize(("learned", "games"), [("breakout", ("breakout",)), ("pong", ("pong",))])
+def test_starts_are_ranked_by_games_that_can_be_measured(
+    learned: str, games: tuple[str, ...]
+) -> None:
+    """By new games, here breakout, unless random starts learn none of these."""
+    starts = {RANDOM: 0.6, "leap": 0.3, "reptile": 0.5}
+    curves = learners(starts, (learned,))
+    curves += [
+        replace(curve, game=other, returns=0 * curve.returns)
+        for curve in curves
+        for other in {"breakout", "pong"} - {learned}
+    ]
+    training = {name: Training(agent_steps=2e6, games=("pong",)) for name in ("leap", "reptile")}
+    ranking = summarize(evaluation(curves, training=training)).ranking
+    assert ranking is not None
+    assert (ranking.best, ranking.games) == ("leap", games)
+    assert summarize(quick()).ranking is not None
+    assert summarize(evaluation(learners({"leap": 0.3}))).ranking is None
+
+
 def test_a_mean_says_how_many_of_its_games_random_starts_do_not_learn() -> None:
     starts = {RANDOM: 0.6, "leap": 0.3}
     curves = learners(starts) + learners(starts, ("pong",), end=10.0, luck=0.0)
