@@ -62,11 +62,7 @@ def summarize(evaluation: EvaluationResults) -> Summary:
         if (game := _game(evaluation, name, baseline, reference)) is not None
     }
     samples = {
-        name: {
-            game: _saved(found.runs[name], found)
-            for game, found in games.items()
-            if name in found.runs
-        }
+        name: {game: _saved(found, name) for game, found in games.items() if name in found.runs}
         for name in evaluation.initializations
         if name not in baseline
     }
@@ -106,17 +102,17 @@ def _game(
         reference=made,
         runs={reference: [made.agents]}
         | {
-            each: [measure(of, budget, made.windows) for of in runs.values()]
+            each: [measure(runs[number], budget, made.windows) for number in sorted(runs)]
             for each, runs in curves.items()
         },
-        numbers={each: tuple(runs) for each, runs in curves.items()},
+        numbers={each: tuple(sorted(runs)) for each, runs in curves.items()},
         human=human_scale(name),
     )
 
 
-def _saved(runs: Sequence[Agents], game: Game) -> Sampled:
+def _saved(game: Game, name: str) -> Sampled:
     statistic = partial(agent_steps_saved, budget=game.reference.budget)
-    return sample(statistic, runs, game.reference)
+    return sample(statistic, game.runs[name], game.reference, game.numbers[name])
 
 
 def _compare(
@@ -139,7 +135,9 @@ def _compare(
     return Comparison(
         initialization=name,
         reference=reference,
-        runs=len(evaluation.runs[name]),
+        runs=min(
+            (len(games[game].runs[name]) for game in samples), default=len(evaluation.runs[name])
+        ),
         trained=None if training is None else training.agent_steps,
         games=effects,
         over=over,
@@ -209,12 +207,12 @@ def _middles(
     games: Mapping[str, Game], names: Sequence[str]
 ) -> Iterable[tuple[str, IntervalEstimate]]:
     for name in names:
-        strata = [
-            game.scale(_areas(game.runs[name]))
-            for game in games.values()
-            if game.scale is not None and name in game.runs
-        ]
-        if len({stratum.shape[:-1] for stratum in strata}) > 1:  # runs that some games lack
+        known = [(game, game.scale) for game in games.values() if name in game.runs]
+        learned = [(game, scale) for game, scale in known if scale is not None]
+        strata = [scale(_areas(game.runs[name])) for game, scale in learned]
+        numbers = {game.numbers.get(name) for game, _ in learned}
+        shapes = {stratum.shape[:-1] for stratum in strata}
+        if len(shapes) > 1 or len(numbers) > 1:  # runs that some games lack
             strata = [stratum.ravel() for stratum in strata]
         if strata:
             seed = derive_seed(0, Purpose.BOOTSTRAP, name, "middle")

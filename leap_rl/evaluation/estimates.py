@@ -68,7 +68,7 @@ def estimate_rows(summary: Summary) -> Iterable[dict[str, Any]]:
             measures: dict[str, IntervalEstimate | None] = {
                 "agent_steps_saved": over.saved,
                 "agent_steps_saved_share": _share(over.saved, over.most),
-                "break_even_tasks": comparison.pays_from(over.saved),
+                "break_even_tasks": comparison.pays_over(scope),
             }
             for measure, of_all in measures.items():
                 if of_all is not None:

@@ -213,10 +213,16 @@ Statistic: TypeAlias = Callable[[Means, Means], float]
 """Of the means over runs, and of the reference's."""
 
 
-def sample(statistic: Statistic, runs: Sequence[Agents], reference: Reference) -> Sampled:
+def sample(
+    statistic: Statistic,
+    runs: Sequence[Agents],
+    reference: Reference,
+    numbers: Sequence[int] | None = None,
+) -> Sampled:
     """Return a statistic, and what it is with each run and each agent of the reference left out.
 
-    Leaving an agent out takes it from everything: the first and final returns and the curve.
+    Leaving an agent out takes it from everything: the first and final returns and the curve. A mean
+    over games takes `numbers`, which runs these are.
     """
     ours = means_of(runs)
     parts = (
@@ -228,7 +234,7 @@ def sample(statistic: Statistic, runs: Sequence[Agents], reference: Reference) -
     return Sampled(
         value=statistic(ours, reference.means),
         left_out=np.array([statistic(means_of(part), reference.means) for part in parts]),
-        runs=len(runs),
+        runs=tuple(range(len(runs)) if numbers is None else numbers),
         reference_left_out=np.array(
             [statistic(ours, means_of([agents.without(each)])) for each in range(len(agents))]
         ),

@@ -108,7 +108,8 @@ class Sampled:
     value: float
     left_out: FloatArray
     """With each of R runs left out, [R]; of a single run, with each of its agents left out."""
-    runs: int
+    runs: tuple[int, ...]
+    """Which runs these are, [R]."""
     reference_left_out: FloatArray
     """With each of the reference's agents left out, [n]; empty if it needs no reference."""
     agents: int
@@ -121,7 +122,7 @@ def sampled_interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) 
     Its variance is the jackknife's over runs, each left out of all games at once, and over the
     agents of the reference, whose error all runs share. A single run's agents stand in for runs,
     others in each game: the interval then speaks of this run alone. There is none with fewer than
-    `LEAST_AGENTS` of a run or `LEAST_REFERENCE` of the reference, or where games lack runs.
+    `LEAST_AGENTS` of a run or `LEAST_REFERENCE` of the reference, or where games differ in runs.
 
     Args:
         samples: Of each game, of the same runs.
@@ -147,7 +148,7 @@ def sampled_interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) 
 
 def _over_runs(side: Sequence[Sampled]) -> Sequence[Variance]:
     left_out = [one.left_out for one in side]
-    if side[0].runs == 1:
+    if len(side[0].runs) == 1:
         return _of_mean(left_out)
     return [jackknife(np.mean(left_out, axis=0))]
 

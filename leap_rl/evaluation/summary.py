@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -24,7 +24,7 @@ class Game:
     runs: Mapping[str, Sequence[Agents]]
     """By initialization, of each of its runs that has finished agents."""
     numbers: Mapping[str, Sequence[int]]
-    """By initialization but the reference, which runs these are."""
+    """By initialization but the reference, which runs these are, ascending."""
     human: Scale | None
     """Of returns."""
 
@@ -79,7 +79,7 @@ class Comparison:
     reference: str
     """Its name."""
     runs: int
-    """Meta-training runs of the initialization."""
+    """Meta-training runs of the initialization: the fewest with agents in any of the games."""
     trained: float | None
     """Agent steps of a run's meta-training, if they are known."""
     games: Mapping[str, Effect]
@@ -87,16 +87,30 @@ class Comparison:
     over: Mapping[Scope, Saved]
     """Means over games; "seen" and "new" where there are both. Empty without agents."""
 
-    def pays_from(self, saved: IntervalEstimate) -> IntervalEstimate | None:
-        """Return after how many new tasks meta-training has paid; none where it may never."""
-        if not self.trained or not 0 < saved.low < float("inf"):
-            return None
-        return IntervalEstimate(*(self.trained / each for each in (saved.value, *saved[:0:-1])))
+    def effects(self, scope: Scope) -> Sequence[Effect]:
+        """Return those in the games of a scope."""
+        return [
+            effect
+            for effect in self.games.values()
+            if scope == "all" or bool(effect.seen) == (scope == "seen")
+        ]
+
+    def pays_over(self, scope: Scope) -> IntervalEstimate | None:
+        """Return after how many new tasks of a scope's games meta-training has paid.
+
+        None where it may never, or where a game's reference is not sound.
+        """
+        return self._pays(self.over[scope].saved, self.effects(scope))
 
     def pays_in(self, game: str) -> IntervalEstimate | None:
-        """Return the same for tasks of a game; none where the reference is not sound either."""
-        effect = self.games[game]
-        return self.pays_from(effect.saved) if effect.reference.verdict == "sound" else None
+        """Return the same for tasks of a game."""
+        return self._pays(self.games[game].saved, [self.games[game]])
+
+    def _pays(self, saved: IntervalEstimate, effects: Iterable[Effect]) -> IntervalEstimate | None:
+        sound = all(effect.reference.verdict == "sound" for effect in effects)
+        if not self.trained or not sound or not 0 < saved.low < float("inf"):
+            return None
+        return IntervalEstimate(*(self.trained / each for each in (saved.value, *saved[:0:-1])))
 
 
 class Contrast(NamedTuple):

@@ -52,7 +52,7 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
                 SEEN: _YES[seen.pop()] if len(seen) == 1 else "unknown",
                 SAVED: _steps(over.saved),
                 MOST: agent_steps(over.most),
-                PAYS: _pays(comparison, comparison.pays_from(over.saved)),
+                PAYS: _pays(comparison, comparison.pays_over(scope)),
             }
             rows.append({column: mean.get(column, "") for column in rows[0]})
     if len(summary.comparisons) == 1:

@@ -51,8 +51,8 @@ def verdict_of(comparison: Comparison) -> str:
     scopes: Sequence[Scope] = [scope for scope in ("seen", "new") if scope in comparison.over]
     parts = [_in_games(comparison, scope) for scope in scopes or ("all",)]
     said = f"{name} {'; '.join(parts)}; {_final_returns(comparison)}."
-    over = comparison.over.get("new", comparison.over["all"])
-    return f"{said} {_cost(comparison, comparison.pays_from(over.saved))}"
+    pays = comparison.pays_over("new" if "new" in comparison.over else "all")
+    return f"{said} {_cost(comparison, pays)}"
 
 
 def best_of(summary: Summary) -> str | None:
@@ -155,9 +155,14 @@ def _in_games(comparison: Comparison, scope: Scope) -> str:
     }
     if not over.games:
         where = f" in games{kinds[scope]}" if kinds[scope] else ""
-        return (
-            f"cannot be measured by agent steps{where}, as agents from random starts gain nothing"
-        )
+        found = {effect.reference.verdict for effect in comparison.effects(scope)}
+        reasons = {
+            "no gain": "agents from random starts gain nothing",
+            "long episodes": "episodes are too long for this budget",
+        }
+        why = " or ".join(said for verdict, said in reasons.items() if verdict in found)
+        why = why or "too few episodes ended"
+        return f"cannot be measured by agent steps{where}, as {why}"
     games = f"{len(over.games)} game{'s' * (len(over.games) > 1)}{kinds[scope]}"
     where = f"in {games}" if len(over.games) == 1 else f"in the mean of {games}"
     return f"{saves(over.saved, over.most)} {where}{_where(comparison, over)}"
@@ -168,8 +173,16 @@ def _where(comparison: Comparison, over: Saved) -> str:
     found = [conclusion_of(effect.saved) for effect in effects if effect.reference.learns]
     words = {"helps": "helps in", "hurts": "does harm in"}
     counts = [f"{words[word]} {found.count(word)}" for word in words if word in found]
-    if unlearned := len(effects) - len(found):  # the mean counts them: none is left out by chance
-        counts.append(f"agents from random starts do not learn {unlearned}")
+    unlearned = {  # the mean counts them: none is left out by chance
+        "no gain": "agents from random starts do not learn",
+        "long episodes": "episodes are too long in",
+    }
+    references = [effect.reference.verdict for effect in effects]
+    counts += [
+        f"{said} {references.count(verdict)}"
+        for verdict, said in unlearned.items()
+        if verdict in references
+    ]
     return f" ({', '.join(counts)})" if counts and len(effects) > 1 else ""
 
 
@@ -202,7 +215,8 @@ def _cost(comparison: Comparison, pays: IntervalEstimate | None) -> str:
             )
     if seen:
         parts.append(seen)
-    return "; ".join(parts) + "."
+    said = "; ".join(parts) + "."
+    return said[0].upper() + said[1:]
 
 
 def whole_tasks(pays: IntervalEstimate) -> Sequence[int]:
@@ -256,9 +270,11 @@ def notes_of(summary: Summary) -> list[str]:
     effects = [effect for each in summary.comparisons for effect in each.games.values()]
     intervals = sum(math.isfinite(effect.saved.low) for effect in effects)
     if intervals >= MANY_COMPARISONS:
+        several = any(len(each.games) > 1 for each in summary.comparisons)
+        of, instead = (" of single games", ": judge by all games together") if several else ("", "")
         notes.append(
-            f"Of {intervals} intervals of single games some {(1 - CONFIDENCE) * intervals:.1f} "
-            "leave out 0 by chance alone: judge by all games together."
+            f"Of {intervals} intervals{of} some {(1 - CONFIDENCE) * intervals:.1f} leave out 0 by "
+            f"chance alone{instead}."
         )
     return notes
 

@@ -219,19 +219,63 @@ def test_an_uncertain_reference_has_neither_speed_up_nor_break_even() -> None:
     note = f"breakout: the reference is uncertain; {more} more random agent{'s' * (more > 1)}"
     assert f"{note} would settle it." in summary.verdict
     assert "is not known to pay" in summary.verdict[0]
-    measures = {each["measure"] for each in estimate_rows(summary) if each["member"] != "all"}
+    measures = {each["measure"] for each in estimate_rows(summary)}
     assert "agent_steps_saved" in measures
     assert not measures & {"speed_up_50", "speed_up_90", "break_even_tasks"}
 
 
+@pytest.mark.parametrize("saw", ["breakout", "pong", "qbert"])
+def test_a_mean_with_an_uncertain_game_has_no_break_even(saw: str) -> None:
+    curves = learners({RANDOM: 0.7, "leap": 0.15}, noise=60.0, luck=1.0, runs=4)
+    curves += learners({RANDOM: 0.6, "leap": 0.3}, ("pong",), runs=4)
+    training = {"leap": Training(agent_steps=2e6, games=(saw,))}
+    summary = summarize(evaluation(curves, training=training))
+    assert summary.games["breakout"].reference.verdict == "uncertain"
+    assert all(over.saved.low > 0 for over in only(summary).over.values())
+    rows = [each for each in estimate_rows(summary) if each["measure"] == "break_even_tasks"]
+    sound = {"breakout": ["pong", "new"], "pong": ["pong", "seen"], "qbert": ["pong"]}[saw]
+    assert [each["member"] for each in rows] == sound
+    assert ("it pays from" in summary.verdict[0]) == ("new" in sound)
+
+
+def rarely(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
+    """The agents with episodes twenty times as long."""
+    return [
+        replace(curve, agent_steps=curve.agent_steps[::20], returns=curve.returns[::20])
+        for curve in curves
+    ]
+
+
 def test_episodes_that_are_too_long_are_said_to_be() -> None:
     results = quick()
-    few = [
-        replace(curve, agent_steps=curve.agent_steps[::20], returns=curve.returns[::20])
-        for curve in results.curves
-    ]
-    said = verdict(replace(results, curves=tuple(few)))
+    said = verdict(replace(results, curves=tuple(rarely(results.curves))))
     assert said.startswith("leap: breakout: episodes are too long for this budget; give agents")
+
+
+@pytest.mark.parametrize(
+    ("unlearned", "said"),
+    [
+        ((), "leap cannot be measured by agent steps, as episodes are too long for this budget; "),
+        (("qbert",), "steps, as agents from random starts gain nothing or episodes are too long "),
+        (("learned",), "in the mean of 3 games (helps in 1, episodes are too long in 2)"),
+    ],
+)
+def test_why_games_cannot_be_measured_is_said_by_their_references(
+    unlearned: Sequence[str], said: str
+) -> None:
+    curves = rarely(learners({RANDOM: 0.6, "leap": 0.3}, ("breakout", "pong")))
+    height = {"learned": 50.0, "qbert": 10.0}
+    for game in unlearned:
+        curves += learners({RANDOM: 0.6, "leap": 0.3}, (game,), end=height[game], luck=0.1)
+    assert said in verdict(evaluation(curves))
+
+
+@pytest.mark.parametrize("games", [("breakout",), ("breakout", "pong")])
+def test_a_verdict_begins_its_sentences_in_capitals(games: Sequence[str]) -> None:
+    """What its meta-training took begins the last one, but for version 0, which took nothing."""
+    untrained = {"leap": Training(agent_steps=0.0, games=())}
+    said = verdict(replace(quick(games), training=untrained))
+    assert said.endswith(f". It never saw {'this game' if len(games) == 1 else 'these games'}.")
 
 
 def test_games_seen_and_new_have_means_of_their_own() -> None:
@@ -349,6 +393,16 @@ def test_a_part_of_an_evaluation_is_judged_by_what_there_is() -> None:
     most = [one for one in results.curves if (one.game, one.run) != ("pong", 2)]
     over = only(summarize(replace(results, curves=tuple(most)))).over["all"]
     assert math.isinf(over.saved.low)
+    # As many runs, but others, have none either: they cannot be left out of both games at once.
+    lacks = {("breakout", 2), ("pong", 0)}
+    other = [one for one in results.curves if one not in arm or (one.game, one.run) not in lacks]
+    others = summarize(replace(results, curves=tuple(other)))
+    assert all(math.isfinite(effect.saved.low) for effect in only(others).games.values())
+    assert math.isinf(only(others).over["all"].saved.low)
+    assert "Two runs are few for a claim about a method: leap." in others.verdict
+    single = [one for one in results.curves if one not in arm or one.game == "pong" or not one.run]
+    note = "This holds for one initialization of leap, not for its method."
+    assert note in summarize(replace(results, curves=tuple(single))).verdict
     without = summarize(replace(results, curves=tuple(random)))
     assert without.verdict[0] == (
         "leap: in no game did agents of it and of random finish episodes, so nothing can be said."
@@ -378,6 +432,9 @@ def test_of_many_intervals_some_leave_out_0_by_chance() -> None:
     games = ("breakout", "assault", "qbert", "seaquest", "asterix")
     notes = " ".join(summarize(quick(games, runs=1)).verdict)
     assert "Of 5 intervals of single games some 0.3" in notes
+    arms = {RANDOM: 0.6} | {f"leap_{arm}": 0.3 for arm in range(5)}
+    notes = summarize(evaluation(learners(arms))).verdict
+    assert "Of 5 intervals some 0.3 leave out 0 by chance alone." in notes
     assert "intervals of single" not in " ".join(summarize(quick(games, seeds=2)).verdict)
 
 
