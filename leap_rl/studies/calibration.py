@@ -6,6 +6,7 @@ stops. So each learning rate is learned once, for the largest budget.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,9 +22,11 @@ from leap_rl.runs.display import program, quoted, shown
 from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.cells import SEEN, Cell, evaluation_cell, resolved
 from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.execution import Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.study import compute
 from leap_rl.training.interrupts import Interrupts, StopReason
+from leap_rl.training.server.rounds import NO_TASK_LEFT
 
 RATES: Final = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, times the study's."""
@@ -79,8 +82,7 @@ def calibrate(
     try:
         with folder.lock(), interrupts:
             failures, _ = compute(study, cells, interrupts, trusts_imports=trusts_imports)
-            if failures:
-                raise RunFailedError(f"{failures[0].cell.name}: {failures[0].reason}")
+            _check(failures, cells)
             found = judged(cells)
             say("\n".join(lines_of(found)))
             choice = choose(found)
@@ -103,6 +105,20 @@ def calibrate(
         f"  {program()} study {quoted(folder.path)}"
     )
     return 0
+
+
+def _check(failures: Sequence[Failure], cells: Sequence[Cell]) -> None:
+    """Raise RunFailedError unless the only failures are rates with which all agents diverge."""
+    for failure in failures:
+        if NO_TASK_LEFT not in failure.reason:
+            raise RunFailedError(f"{failure.cell.name}: {failure.reason}")
+    if len(failures) == len(cells):
+        least = min(_lr(cell) for cell in cells)
+        raise RunFailedError(
+            f"all agents diverge with each learning rate from {least:g} on, in "
+            f"{failures[0].cell.name} as follows: {failures[0].reason}; give a smaller one, as "
+            f"--agent.lr {least / 10:.2g}"
+        )
 
 
 def members_of(study: StudyConfig) -> tuple[str, ...]:
@@ -141,19 +157,28 @@ def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
 
 
 def judged(cells: Sequence[Cell]) -> Found:
-    """Return what agents gained, by learning rate and budget."""
+    """Return what agents gained, by learning rate and budget.
+
+    A cell that is not finished is of a rate with which all agents diverged.
+    """
     found = {}
     for cell in cells:
-        results, lr = read_evaluation(cell.folder), cell.config.agent.lr
-        assert lr != "auto", "each cell has its own"
+        task = cell.config.task
+        every = read_evaluation(cell.folder).curves if cell.finished else ()
         for share in BUDGETS:
-            budget = round(share * results.agent_steps)
-            curves = [_until(curve, budget) for curve in results.curves if not curve.restarted]
-            found[lr, budget] = {
+            budget = round(share * task.agent_steps)
+            curves = [_until(curve, budget) for curve in every if not curve.restarted]
+            found[_lr(cell), budget] = {
                 game: make_reference([c for c in curves if c.game == game], budget)
-                for game in results.games
+                for game in task.resolved_games
             }
     return found
+
+
+def _lr(cell: Cell) -> float:
+    lr = cell.config.agent.lr
+    assert lr != "auto", "each cell has its own"
+    return lr
 
 
 def _until(curve: LearningCurve, budget: int) -> LearningCurve:
@@ -213,8 +238,7 @@ def lines_of(found: Found) -> Iterator[str]:
     yield f"{'agent.lr':>10}  {'agent steps':>12}  {'first':>9}  {'final':>9}"
     for (lr, budget), members in sorted(found.items()):
         for member, reference in members.items():
-            means = reference.means
-            yield (
-                f"{lr:>10g}  {agent_steps(budget):>12}  {number(means.first):>9}  "
-                f"{number(means.final):>9}  {member}: {says[reference.verdict]}"
-            )
+            means = [reference.means.first, reference.means.final]
+            first, final = (number(each) if math.isfinite(each) else "–" for each in means)
+            told = says[reference.verdict] if len(reference.agents) else "agents diverged"
+            yield f"{lr:>10g}  {agent_steps(budget):>12}  {first:>9}  {final:>9}  {member}: {told}"

@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.savings import Reference, make_reference
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.studies import calibration
 from leap_rl.studies.calibration import BUDGETS, RATES, Choice, choose
+from leap_rl.studies.cells import Cell
 from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.execution import Failure
 from leap_rl.studies.folder import StudyFolder
+from leap_rl.training.messages import Diverged
 from tests.commands import Refused
-from tests.evaluation.agents import flat, learner
+from tests.evaluation.agents import evaluation, flat, learner
+from tests.training.fakes import FakePlan, assigned, claim, make_server
 
 BUDGET = 100_000
 WORDS = [
@@ -91,3 +98,46 @@ def test_members_that_nobody_learns_are_said(
     assert "agents learn CartPole-v1 and leap_rl/CartPole-v1@gravity=5.0 in no budget up to" in line
     assert line.endswith("--task.agent_steps 32000")
     assert not (tmp_path / "study" / "study.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("diverging", "reason", "says"),
+    [
+        ([2], "", ""),
+        ([0, 1, 2], "", "all agents diverge with each learning rate from"),
+        ([2], "No space left on device", "No space left on device"),
+    ],
+)
+def test_a_rate_with_which_all_agents_diverge_is_judged_and_not_chosen(
+    diverging: list[int],
+    reason: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = make_server(RunFolder(tmp_path / "run"), FakePlan(batch=1), on_divergence="drop_task")
+    ticket = assigned(server.claim(claim())).ticket
+    server.diverged(Diverged(ticket=ticket, agent_steps=40, reason="went wrong"))
+    reason = reason or server.status().failure or ""
+
+    def fail(study: object, cells: list[Cell], *_: object, **__: object) -> tuple[object, None]:
+        return [Failure(cell=cells[number], reason=reason) for number in diverging], None
+
+    def read(folder: RunFolder) -> EvaluationResults:
+        assert not any(f"calibration-{number}-" in folder.path.name for number in diverging)
+        games = [WORDS[1], WORDS[2]]
+        curves = [learner("random", game, seed, noise=1.0) for game in games for seed in range(5)]
+        return evaluation(curves, games=games)
+
+    monkeypatch.setattr(calibration, "compute", fail)
+    monkeypatch.setattr(calibration, "read_evaluation", read)
+    monkeypatch.setattr(Cell, "finished", property(lambda cell: cell.run not in diverging))
+    words = ["study", *WORDS, "--task.agent_steps", "100000", "--calibrate"]
+    assert main([*words, "--out", str(tmp_path / "study")]) == (EXIT_FAILED if says else 0)
+    captured = capsys.readouterr()
+    assert says in captured.err
+    if not says:
+        assert captured.out.count(": agents diverged\n") == len(BUDGETS) * 2
+        assert "nan" not in captured.out
+        assert StudyFolder(tmp_path / "study").read() is not None

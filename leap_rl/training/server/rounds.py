@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from leap_rl.core.regular_file import read_regular
 from leap_rl.learners.task import TaskSpec
@@ -30,6 +30,9 @@ from leap_rl.training.server.slots import Slot, SlotFiles, SlotState
 
 TICKS_A_LEASE = 4
 """A server that ticks less often than this was stalled."""
+
+NO_TASK_LEFT: Final = "has no task left: all were dropped"
+"""What a run says that failed since each task of a round diverged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -326,7 +329,7 @@ class Rounds:
         dropped = [slot for slot in results if isinstance(slot, DroppedSlot)]
         if all(slot.spec.validates for slot in filled.values()):
             self.open_round.failure = (
-                f"round {number} has no task left: all were dropped, the first one since "
+                f"round {number} {NO_TASK_LEFT}, the first one since "
                 f"{dropped[0].spec.game} {dropped[0].reason}"
             )
             return
