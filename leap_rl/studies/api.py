@@ -75,11 +75,14 @@ class Study:
         """The file of the initialization from which new agents learned best.
 
         Raises:
-            ValueError: No new agents are finished yet.
+            ValueError: No run has finished agents in all members, or random's are missing.
         """
         best: str | None = self._folder.read_estimates()["best_start"]
         if best is None:
-            raise ValueError(f"{self.path}: no new agents are finished yet; carry it out again")
+            raise ValueError(
+                f"{self.path}: no run has finished agents in all members, or random's are missing; "
+                "carry it out again"
+            )
         return self.path / best
 
 

@@ -47,21 +47,21 @@ class Diagnosis:
 def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     """Look at the starts of all arms that are finished.
 
-    Sentences are of arms that do not help. What cannot be looked at here, such as a
-    member whose environment is missing, is left out.
+    Sentences are of arms that are measured and do not help. What cannot be looked at here,
+    such as a member whose environment is missing, is left out.
     """
     trained = [cell for cell in cells if cell.members is None and cell.finished]
-    helps = {
+    unhelpful = {
         each.initialization
         for each in summary.comparisons
-        if "all" in each.over and conclusion_of(each.over["all"].saved) == "helps"
+        if "all" in each.over and conclusion_of(each.over["all"].saved) in ("open", "hurts")
     }
     sentences: list[str] = []
     moves = []
     for arm in dict.fromkeys(cell.arm for cell in trained):
         runs = [cell for cell in trained if cell.arm == arm]
         moved, cosine = float(np.mean([_moved(cell) for cell in runs])), _cosines(runs)
-        if arm not in helps:
+        if arm in unhelpful:
             sentences += _moved_in_words(arm, moved)
             if said := contributions_in_words(cosine):
                 sentences.append(f"{arm}: {said}")
@@ -69,7 +69,7 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
         moves.append({"arm": arm, "moved": f"{moved:.0%} of its norm", "mean cosine": mean})
     features = []
     for (arm, member), (start, random) in _features(cells).items():
-        if arm not in helps:
+        if arm in unhelpful:
             sentences += in_words(arm, member, start, random)
         features.append(
             {

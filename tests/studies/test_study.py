@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,23 +110,24 @@ def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) 
         (2.5, "leap's start moved by 2.5 times its norm, far beyond what weights"),
     ],
 )
-@pytest.mark.parametrize("helps", [False, True])
+@pytest.mark.parametrize("conclusion", ["open", "hurts", "helps", "cannot tell"])
 def test_how_far_a_start_moved_is_said_where_it_does_not_help(
     straight: StudyFolder,
     moved: float,
     says: str | None,
-    helps: bool,
+    conclusion: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     study = straight.read()
     assert study is not None
     cells = cells_of(study, straight.path)
     monkeypatch.setattr(diagnosis, "_moved", lambda cell: moved)
-    conclusion = "helps" if helps else "open"
     monkeypatch.setattr(diagnosis, "conclusion_of", lambda saved: conclusion)
-    sentences = diagnosis.diagnose(cells, summarize(read_results(study, cells))).sentences
+    summary = summarize(read_results(study, cells))
+    sentences = diagnosis.diagnose(cells, summary).sentences
     found = [sentence for sentence in sentences if "start moved by" in sentence]
-    if helps or says is None:
+    assert diagnosis.diagnose(cells, replace(summary, comparisons=())).sentences == []
+    if conclusion not in ("open", "hurts") or says is None:
         assert found == []
     else:
         assert len(found) == len(study.trained_arms)
@@ -220,7 +222,9 @@ def test_cells_of_an_older_leap_rl_that_had_fewer_options_are_found_by_what_they
     assert found() == ["random", "random"]
 
 
-def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
+def test_from_python_it_is_an_object(
+    straight: StudyFolder, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = leap_rl.study(file, out=straight.path, quiet=True)
     rows = study.estimates()
     assert {"arm", "member", "measure", "estimate", "low", "high"} <= set(rows.columns)
@@ -233,6 +237,9 @@ def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
     assert leap_rl.load_encoder(study.best)
     assert study.config.runs == 1
     assert leap_rl.Study(straight.path).best == study.best
+    monkeypatch.setattr(StudyFolder, "read_estimates", lambda folder: {"best_start": None})
+    with pytest.raises(ValueError, match="in all members, or random's are missing; carry it out"):
+        _ = study.best
     with pytest.raises(ValueError, match="holds no study"):
         leap_rl.Study(straight.path / "runs")
 
