@@ -58,10 +58,11 @@ def read_choices(cells: Sequence[Cell]) -> Iterator[Choice]:
         found: dict[tuple[str, int], dict[str, LearningCurve]] = {}
         for member, cell in starts.items():
             for curve in read_evaluation(cell.folder).curves:
-                if not curve.restarted:
-                    found.setdefault((curve.game, curve.seed), {})[member] = curve
+                found.setdefault((curve.game, curve.seed), {})[member] = curve
         budget = next(iter(starts.values())).config.task.agent_steps
         for curves in found.values():
+            if len(curves) < len(starts):
+                continue  # one was dropped, and with it what the agent saw in its probe
             member, charged, curve = choose(curves, budget)
             curve = replace(curve, initialization=arm, run=run)
             yield Choice(member=member, charged=charged, curve=curve)
@@ -76,13 +77,13 @@ def choose(starts: Mapping[str, LearningCurve], budget: int) -> tuple[str, int, 
 
     Args:
         starts: By member, the curve of the agent that learns from this member's start alone, for
-            the whole budget; agents that diverged are not among them.
+            the whole budget. One that diverged later is among them: its probe does not show it.
         budget: Agent steps of the new agent.
 
     Returns:
-        The member, the agent steps that went to the other starts, and the curve. Of starts that
-        are as good as each other the first is taken; one without an episode in its probe is
-        taken where none has any.
+        The member, the agent steps that went to the other starts, and the curve, restarted if the
+        start's is. Of starts that are as good as each other the first is taken; one without an
+        episode in its probe is taken where none has any.
     """
     curves = list(starts.values())
     probe = _probe(curves, budget)

@@ -230,6 +230,7 @@ def best_initialization(
         each.member
         for each in choices
         if (each.curve.initialization, f"{best[0]}-{each.curve.run}") == best
+        and not each.curve.restarted
     )
     alone = chosen.most_common(1)[0][0] if chosen else None
     cell = next(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.measures import means_of, measure
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference, reached
@@ -105,21 +106,30 @@ def test_new_agents_go_on_from_the_start_that_was_best_in_their_probes(
         assert later[0] - probe in [at for at, _ in episodes_of(evaluations[best], curve.seed)]
 
 
-def test_no_new_agent_goes_on_from_a_start_with_which_it_diverged(
-    study: tuple[StudyConfig, list[Cell]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_new_agent_chooses_a_start_with_which_it_diverges_later(
+    dropped: bool, study: tuple[StudyConfig, list[Cell]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, cells = study
-    chosen = [choice.member for choice in read_choices(cells)]
+    config, cells = study
+    before = list(read_choices(cells))
+    first = before[0].member
 
     def read(folder: RunFolder) -> EvaluationResults:
         found = read_evaluation(folder)
         (member,) = {cell.alone for cell in cells if cell.path == folder.path}
-        restarted = member == chosen[0]
-        return replace(found, curves=tuple(replace(c, restarted=restarted) for c in found.curves))
+        diverged = member == first
+        curves = tuple(replace(c, restarted=diverged) for c in found.curves)
+        return replace(found, curves=() if dropped and diverged else curves)
 
     monkeypatch.setattr("leap_rl.studies.choice.read_evaluation", read)
-    (other,) = {*MEMBERS} - {chosen[0]}
-    assert [choice.member for choice in read_choices(cells)] == [other] * len(chosen)
+    after = list(read_choices(cells))
+    if dropped:  # what its probe would have shown is not known
+        assert after == []
+        return
+    assert [(c.member, c.charged) for c in after] == [(c.member, c.charged) for c in before]
+    assert [c.curve.restarted for c in after] == [c.member == first for c in before]
+    said = summarize(read_results(config, cells)).verdict
+    assert any("agents diverged and were restarted" in sentence for sentence in said)
 
 
 def test_the_page_says_the_rule_what_was_chosen_and_what_it_cost(
