@@ -10,7 +10,7 @@ import numpy as np
 from leap_rl.evaluation.measures import means_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training, read_evaluation
 from leap_rl.evaluation.savings import agent_steps_saved
-from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.summary import Game, Summary
 from leap_rl.runs.config import TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
@@ -101,11 +101,18 @@ def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResult
 def best_run(summary: Summary) -> tuple[str, str] | None:
     """Return the arm, and its run's name, whose new agents save most; none before any learned.
 
-    The best run of the arm that is best over its runs: a single run is largely chance. Where agents
-    from random starts gain nothing, final returns decide.
+    The arm is that which the verdict names, and the best of its runs: a single run of all arms is
+    largely chance. Where no agent steps can be measured in games that all arms have, final returns
+    decide.
     """
-    arms = {comparison.initialization for comparison in summary.comparisons if comparison.games}
-    scores = {arm: found for arm in sorted(arms) if (found := _scores(summary, arm))}
+    ranking = summary.ranking
+    if ranking is not None:
+        games = [summary.games[game] for game in ranking.games]
+        scores = {ranking.best: _scores(games, ranking.best, saved=True)}
+    else:
+        arms = sorted(each.initialization for each in summary.comparisons if each.games)
+        scores = {arm: _scores([*summary.games.values()], arm, saved=False) for arm in arms}
+    scores = {arm: found for arm, found in scores.items() if found}
     if not scores:
         return None
     arm = max(scores, key=lambda name: float(np.mean([*scores[name].values()])))
@@ -113,9 +120,8 @@ def best_run(summary: Summary) -> tuple[str, str] | None:
     return arm, summary.evaluation.runs[arm][run]
 
 
-def _scores(summary: Summary, arm: str) -> dict[int, float]:
+def _scores(games: Sequence[Game], arm: str, *, saved: bool) -> dict[int, float]:
     """Return what each of an arm's runs saves that has agents in all games, or its final return."""
-    games = list(summary.games.values())
     runs = [
         dict(zip(game.numbers.get(arm, ()), game.runs.get(arm, ()), strict=True)) for game in games
     ]
@@ -123,7 +129,11 @@ def _scores(summary: Summary, arm: str) -> dict[int, float]:
     for number in sorted(set.intersection(*map(set, runs))):
         means = [means_of([of[number]]) for of in runs]
         pairs = zip(means, (game.reference for game in games), strict=True)
-        saved = [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
-        learns = np.isfinite(saved).all() and any(game.reference.learns for game in games)
-        found[number] = float(np.mean(saved if learns else [ours.final for ours in means]))
+        found[number] = float(
+            np.mean(
+                [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
+                if saved
+                else [ours.final for ours in means]
+            )
+        )
     return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.estimates import estimate_rows
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training
 from leap_rl.studies.results import best_run, of_arms
 
 BUDGET = 100_000
@@ -100,6 +101,22 @@ def test_a_run_without_agents_in_a_game_is_not_taken_for_the_next() -> None:
     some = [agents("leap", 1, speed=4.0, game=game) for game in ("maze", "other")]
     found = summarize(results(*mazes, agents("leap", 0, speed=9.0, game="other"), *some))
     assert best_run(found) == ("leap", "leap-2")
+
+
+@pytest.mark.parametrize("still", [False, True])
+def test_the_best_start_is_of_the_arm_that_the_answer_names(still: bool) -> None:
+    """It counts games that no arm learned from alone, and none in which nothing can be saved."""
+    maze, other = (agents("random", 0, speed=1.0, game=game) for game in ("maze", "other"))
+    ours = [agents("leap", 0, speed=4.0), agents("leap", 0, speed=1.0, game="other")]
+    theirs = [agents("reptile", 0, speed=1.5), agents("reptile", 0, speed=99.0, game="other")]
+    if still:
+        other = [replace(one, returns=np.zeros(EPISODES)) for one in other]
+        theirs[1] = [replace(one, returns=one.returns + 100.0) for one in theirs[1]]
+    seen = Training(agent_steps=1e6, games=("other",))
+    training = {} if still else {"leap": seen, "reptile": seen}
+    found = summarize(replace(results(maze, other, *ours, *theirs), training=training))
+    assert "leap saves most" in found.verdict[0] or "None of 2 starts" in found.verdict[0]
+    assert best_run(found) == ("leap", "leap-0")
 
 
 def test_an_arm_is_set_against_the_baseline_alone() -> None:
