@@ -74,6 +74,9 @@ class Study:
     def best(self) -> Path:
         """The file of the initialization from which new agents learned best.
 
+        Where they took a part of it, as in `leap_mixed`, `best_start_mix` of estimates.json is its
+        share λ: they started from λ · this + (1 − λ) · a random start.
+
         Raises:
             ValueError: No run has finished agents in all members, or random's are missing.
         """

@@ -24,7 +24,7 @@ from leap_rl.runs.report import command_of
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.studies.arms import ARMS, RANDOM
+from leap_rl.studies.arms import ARMS, RANDOM, mix_of
 from leap_rl.studies.cells import Cell
 from leap_rl.studies.choice import RULE, Choice, read_choices
 from leap_rl.studies.config import StudyConfig
@@ -50,7 +50,7 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
     contents: dict[Path, bytes] = {}
     diagnosis = None if summary is None else diagnose(cells, summary)
     answer = _sentences(study, cells, summary, diagnosis)
-    best = None if summary is None else best_initialization(summary, cells, choices)
+    best = None if summary is None else best_initialization(study, summary, cells, choices)
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         part = Part(
             title=study.question,
@@ -74,7 +74,8 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
     document = {
         **({} if summary is None else estimates_document(summary, question=study.question)),
         "answer": answer,
-        "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
+        "best_start": None if best is None else best[0].relative_to(folder.path).as_posix(),
+        "best_start_mix": None if best is None else best[1],
     }
     document[CHECKSUM] = checksum(document)
     text = json.dumps(document, indent=1, allow_nan=False)
@@ -202,12 +203,14 @@ def _in_words(value: object) -> str:
 
 
 def _commands(
-    folder: StudyFolder, cells: Sequence[Cell], best: Path | None
+    folder: StudyFolder, cells: Sequence[Cell], best: tuple[Path, float | None] | None
 ) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {"This study": [f"leap-rl study {quoted(folder.path)}"]}
     if best is not None:
-        start = shlex.quote(shown(best))
-        found["The best start"] = [f"leap-rl export {start} --out exported"]
+        path, mix = best
+        taken = "" if mix is None else f", which new agents took as --init exported@mix={mix}"
+        start = shlex.quote(shown(path))
+        found[f"The best start{taken}"] = [f"leap-rl export {start} --out exported"]
     trained = {(cell.arm, cell.alone): cell for cell in reversed(cells) if cell.members is None}
     if trained:
         found["The first run of each arm, by itself"] = [
@@ -217,9 +220,9 @@ def _commands(
 
 
 def best_initialization(
-    summary: Summary, cells: Sequence[Cell], choices: Sequence[Choice]
-) -> Path | None:
-    """Return the file of the initialization to start from, see `best_run`.
+    study: StudyConfig, summary: Summary, cells: Sequence[Cell], choices: Sequence[Choice]
+) -> tuple[Path, float | None] | None:
+    """Return the file of the initialization to start from, see `best_run`, and the arm's mix.
 
     Of an arm whose agents choose it is the start that most of them chose.
     """
@@ -238,4 +241,5 @@ def best_initialization(
         for c in cells
         if c.after and (c.arm, f"{c.arm}-{c.run}") == best and c.alone == alone
     )
-    return cell.folder.checkpoint(cell.rounds) / INITIALIZATION
+    mix = mix_of(best[0], study.spelled_arms[best[0]])
+    return cell.folder.checkpoint(cell.rounds) / INITIALIZATION, mix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.estimates import estimate_rows
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training
+from leap_rl.storage.run_folder import INITIALIZATION
+from leap_rl.studies import page
+from leap_rl.studies.cells import cells_of
+from leap_rl.studies.config import configure
 from leap_rl.studies.results import best_run, of_arms
 
 BUDGET = 100_000
@@ -129,3 +134,17 @@ def test_an_arm_is_set_against_the_baseline_alone() -> None:
     assert alone.initializations == ("random", "leap")
     assert {c.initialization for c in alone.curves} == {"random", "leap"}
     assert set(alone.runs) == {"random", "leap"}
+
+
+def test_the_best_start_of_an_arm_that_takes_a_part_of_it_has_that_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = "{half: {mix: 0.5}}"
+    study = configure(["--games", "CartPole-v1", "--arms", arms, "--also_seen", "true"])
+    monkeypatch.setattr(page, "best_run", lambda summary: ("half", "half-1"))
+    cells = cells_of(study, tmp_path)
+    found = page.best_initialization(
+        study, summarize(results(agents("leap", 0, speed=4))), cells, []
+    )
+    (trained,) = (cell for cell in cells if cell.members is None and cell.run == 1)
+    assert found == (trained.folder.checkpoint(trained.rounds) / INITIALIZATION, 0.5)
