@@ -9,11 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from leap_rl.core.errors import RunFailedError
 from leap_rl.training import interrupts
 from leap_rl.training.interrupts import Interrupts, StopReason
+from leap_rl.training.runtime.local import LocalRuntime
 
 
 @pytest.fixture(autouse=True)
@@ -239,3 +244,15 @@ def test_sigterm_while_ray_ends_is_told_once_it_has() -> None:
         [sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60, check=False
     )
     assert (found.returncode, found.stdout) == (0, "ended\nTERMINATED\n"), found.stderr
+
+
+@pytest.mark.parametrize("status", [0, None])
+def test_a_task_that_ends_the_process_fails_the_run(status: int | None, tmp_path: Path) -> None:
+    def make(**given: object) -> Any:
+        return SimpleNamespace(run=lambda: sys.exit(status))
+
+    run_spec: Any = SimpleNamespace(
+        run_dir=tmp_path, make_server=lambda: None, make_schedule=lambda: None, make_trainer=make
+    )
+    with pytest.raises(RunFailedError, match=rf"^a task called sys\.exit\({status}\)"):
+        LocalRuntime().run(run_spec, lambda status: None)

@@ -86,7 +86,12 @@ class LocalRuntime:
         with self.interrupts, self.interrupts.held_back(), alone:
             server = run_spec.make_server()
             client = LocalClient(server, run_spec.make_schedule(), report, self.interrupts)
-            run_spec.make_trainer(name="trainer-0", incarnation=1, server=client).run()
+            try:
+                run_spec.make_trainer(name="trainer-0", incarnation=1, server=client).run()
+            except SystemExit as error:  # as some windows of games raise when they are closed
+                raise RunFailedError(
+                    f"a task called sys.exit({error.code!r}), which ended the run; resume it"
+                ) from error
             failure = server.status().failure
         if failure is not None:
             raise RunFailedError(failure)
