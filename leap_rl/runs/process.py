@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, Final, Literal
 
-from leap_rl.core.errors import ClusterLostError, RunFailedError, UnfitSnapshotError
+from leap_rl.core.errors import EXIT_FAILED, ClusterLostError, RunFailedError, UnfitSnapshotError
 from leap_rl.runs.display import shown, tell
 from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.invocation import Invocation
@@ -203,7 +203,7 @@ def call(
     and it can be resumed. What `RunProcess.wait` raises is raised; what ``on_row`` raises, too.
 
     Raises:
-        RunFailedError: The process was killed.
+        RunFailedError: The process was killed, or ended without a word.
     """
     process = RunProcess(request)
     try:
@@ -211,6 +211,10 @@ def call(
     except BaseException:
         process.stop()
         raise
+    if status == 0 and not process.has_ended_by_itself:  # os._exit in somebody's own code
+        raise RunFailedError(
+            f"leap-rl {request.command} ended with status 0 before it had finished; resume its run"
+        )
     check_status(request, status)
 
 
@@ -297,7 +301,7 @@ def supervise(run: LoadedRun, call: Invocation) -> int:
                     f"{cause} once more than {restarts} times, as runtime.max_driver_restarts "
                     f"allows; {shown(run.folder)} can be resumed"
                 )
-                return 128 - status if status < 0 else status
+                return 128 - status if status < 0 else status or EXIT_FAILED
             restarts += 1
             tell(f"{cause}; resuming {shown(run.folder)}, restart {restarts} of {most}")
     finally:

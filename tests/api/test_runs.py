@@ -163,8 +163,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_a_process_that_ended_has_started_holds_nobody_up(answer: Any) -> None:
-    line = encode_event(RowLogged(values={"meta_step": 7}))
-    answer(f"if os.fork() == 0: time.sleep(20); os._exit(0)\nos.write(pipe, {line!r})")
+    lines = encode_event(RowLogged(values={"meta_step": 7})) + encode_event(Ended(status=0))
+    answer(f"if os.fork() == 0: time.sleep(20); os._exit(0)\nos.write(pipe, {lines!r})")
     rows: list[Mapping[str, Any]] = []
     began_s = time.monotonic()
     call(ASKED, rows.append)
@@ -175,6 +175,7 @@ def test_what_a_process_that_ended_has_started_holds_nobody_up(answer: Any) -> N
 @pytest.mark.parametrize(
     ("script", "error", "said"),
     [
+        ("os._exit(0)", RunFailedError, "ended with status 0 before it had finished; resume its"),
         ("sys.exit(3)", RunFailedError, "leap-rl resume ended with status 3"),
         ("sys.exit(143)", RunFailedError, "leap-rl resume was told to terminate; resume its run"),
         ("os.kill(os.getpid(), 9)", RunFailedError, r"was killed \(SIGKILL\); resume its run"),

@@ -300,6 +300,7 @@ LOST = ENDED.replace("ERROR", ClusterLostError.__name__)
             3,
             "the driver ended without a word (exit status 1); res",
         ),
+        ("import os; os._exit(0)", None, 3, "without a word (exit status 0); resuming"),
         (ENDED.replace("ERROR", RunFailedError.__name__), None, 1, ""),
         ("import os; os._exit(143)", None, 1, ""),  # asked to stop, twice
         (LOST, Joined(address="there", namespace="study"), 1, ""),  # with all of the study
