@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from leap_rl.learners.task import TaskSpec
+from leap_rl.storage import locked_folder
 from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
@@ -22,6 +25,7 @@ from tests.training.fakes import (
     claim,
     complete,
     make_server,
+    ray_module,
     stream,
     with_snapshot,
 )
@@ -83,6 +87,22 @@ def test_a_slot_of_another_run_is_refused(folder: RunFolder) -> None:
     folder.slot(0, 0).rename(folder.slot(0, 1))
     with pytest.raises(RunFolderError, match=r"001\.safetensors: belongs to another task"):
         make_server(folder)
+
+
+def test_an_actor_that_cannot_resume_says_so_at_each_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_server(*, trainers_live: bool) -> Any:
+        raise RunFolderError("000.safetensors: belongs to another run")
+
+    module = ray_module("server_actor")
+    context = SimpleNamespace(was_current_actor_reconstructed=True)
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    monkeypatch.setattr(locked_folder, "SERVER_WAIT_S", 0.0)
+    actor = module.ServerActor(SimpleNamespace(run_dir=tmp_path, make_server=make_server))
+    for _ in range(2):
+        with pytest.raises(RunFolderError, match="belongs to another run"):
+            asyncio.run(actor.supervise())
 
 
 def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFolder) -> None:

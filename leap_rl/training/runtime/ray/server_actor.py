@@ -50,11 +50,12 @@ class ServerActor:
         """The server, made at the first call, on the thread that will run it."""
         if self._made is None:
             configure_torch()
-            # Until this process ends.
-            self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
-            self._metrics = RunMetrics(Path(self._run_spec.run_dir).absolute().name)
-            again: bool = ray.get_runtime_context().was_current_actor_reconstructed
-            self._made = self._run_spec.make_server(trainers_live=again)
+            with ExitStack() as alone:  # given up where it cannot be made: the next call tries it
+                alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
+                again: bool = ray.get_runtime_context().was_current_actor_reconstructed
+                made = self._run_spec.make_server(trainers_live=again)
+                self._metrics = RunMetrics(Path(self._run_spec.run_dir).absolute().name)
+                self._made, self._alone = made, alone.pop_all()  # until this process ends
         return self._made
 
     async def run_spec(self) -> RunSpec:
