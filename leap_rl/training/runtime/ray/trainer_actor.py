@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from leap_rl.core.determinism import configure_torch
+from leap_rl.core.machine import kill_descendants
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
@@ -21,6 +23,16 @@ LEAVE_WITHIN_S = 5.0
 """A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
 
 HEARTBEATS_A_LEASE = 4
+
+HUNG_HEARTBEATS = 2 * HEARTBEATS_A_LEASE
+"""So many in a row without an update for a lease: the task hangs, and another has its slot. They
+are counted, as after a machine's sleep the first finds every update old."""
+
+
+def _end_process() -> None:
+    """End this process at once, from any thread, with those that it started."""
+    kill_descendants(os.getpid())
+    os._exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,7 @@ class RayClient:
     _updated_s: float | None = None
     _snapshot_now: bool = False
     _leave_s: float | None = None
+    _is_calling: bool = False
 
     def snapshot_now(self) -> None:
         """Make a snapshot due; from any thread."""
@@ -58,7 +71,9 @@ class RayClient:
         if self._leave_s is None:
             self._snapshot_now, self._leave_s = True, time.monotonic() + LEAVE_WITHIN_S
         if self._updated_s is None:  # no task, or none that has begun
-            raise SystemExit(1)
+            if self._is_calling:
+                raise SystemExit(1)  # Ray's end lets what is on its way arrive
+            _end_process()  # those who import users' modules catch SystemExit
 
     def claim(self, claim: messages.Claim) -> messages.Work:
         self._updated_s = None
@@ -108,7 +123,11 @@ class RayClient:
 
     def _call(self, method: Any, *message: object) -> Any:
         # Until there is an answer: the server knows a message that comes twice by its numbers.
-        return ask(method, *message, timeout_s=ANSWER_TIMEOUT_S)
+        self._is_calling = True
+        try:
+            return ask(method, *message, timeout_s=ANSWER_TIMEOUT_S)
+        finally:
+            self._is_calling = False
 
     def _has_left_snapshot(self) -> bool:
         """Return whether the newest snapshot is with the server."""
@@ -171,10 +190,16 @@ class RunTrainer:
 
         def send_heartbeats() -> None:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
-            # between updates only. A task that hangs must lose its slot.
+            # between updates only. A task that hangs must lose its slot, and then its trainer.
+            missed = 0
             while not ended.wait(self.lease_s / HEARTBEATS_A_LEASE):
                 if client.is_alive(self.lease_s):
+                    missed = 0
                     server.heartbeat.remote(trainer.name, trainer.incarnation)
+                    continue
+                missed += 1
+                if missed == HUNG_HEARTBEATS:  # the pool replaces it
+                    _end_process()
 
         def watch_for_stop() -> None:
             while not ended.is_set():
