@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -79,10 +80,13 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = 
 
 def remove(path: Path, *, root: Path) -> None:
     """Remove a file or a folder with its contents, if it exists; OSError for one through a link."""
-    with suppress(FileNotFoundError), opened_folder(path.parent, root=root) as folder:
+    gone = suppress(FileNotFoundError)
+    with gone, naming(path), opened_folder(path.parent, root=root) as folder:
         try:
             os.unlink(path.name, dir_fd=folder)
-        except (IsADirectoryError, PermissionError):
+        except (IsADirectoryError, PermissionError):  # which of them a folder is, differs
+            if not stat.S_ISDIR(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise
             shutil.rmtree(path.name, dir_fd=folder)
 
 

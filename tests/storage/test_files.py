@@ -110,6 +110,20 @@ def test_no_link_below_the_root_is_followed(name: str, tmp_path: Path) -> None:
     assert not (root / "link").exists()
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_what_cannot_be_removed_is_said_with_its_cause(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlink(name: str, *, dir_fd: int) -> None:
+        raise OSError(number, os.strerror(number), name)
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(OSError, match=r"/file'$") as raised:
+        remove(tmp_path / "file", root=tmp_path)
+    assert raised.value.errno == number
+
+
 def test_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
     old, new = ".000003.0123456789abcdef.tmp", ".file.0123456789abcdef.tmp"
     (tmp_path / "checkpoints" / old).mkdir(parents=True)
