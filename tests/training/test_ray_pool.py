@@ -408,3 +408,27 @@ def test_a_sigterm_before_the_first_update_ends_a_trainer_whatever_catches_excep
     assert trainer.run(imports)
     monkeypatch.setattr(trainer.module, "ask", asks)
     assert not trainer.run(lambda: trainer.client.diverged(None))
+
+
+class PairError(Exception):
+    """One that cannot be unpickled."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"odd {a} {b}")
+
+
+def test_an_error_that_cannot_be_unpickled_is_the_tasks_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ray_module("calls")
+    from ray.exceptions import RayError, RayTaskError
+
+    text = "Traceback (most recent call last):\n  File x\nPairError: odd 1 2"
+    raised = RayTaskError("run", text, PairError(1, 2), proctitle="p", pid=1, ip="1.2.3.4")
+
+    def get(reference: object, timeout: float | None) -> None:
+        raise RayError.from_bytes(raised.to_bytes())  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get=get))
+    with pytest.raises(RunFailedError, match=r"^PairError: odd 1 2$"):
+        module.result_of(None)

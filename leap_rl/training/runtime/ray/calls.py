@@ -8,7 +8,15 @@ import time
 from typing import Any, TypeAlias
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, RayTaskError
+from ray.exceptions import (
+    ActorUnavailableError,
+    GetTimeoutError,
+    ObjectLostError,
+    RayTaskError,
+    UnserializableException,
+)
+
+from leap_rl.core.errors import RunFailedError
 
 ANSWER_TIMEOUT_S = 60.0
 """A call unanswered for this long is sent again."""
@@ -52,6 +60,9 @@ def result_of(reference: Reference, timeout_s: float | None = None) -> Any:
         while isinstance(cause, RayTaskError) and cause.cause is not None:
             cause = cause.cause
         raise cause from error
+    except UnserializableException as error:  # as of classes whose __init__ takes what str() lacks
+        # Its text ends with the traceback, and that with the exception.
+        raise RunFailedError(str(error).strip().splitlines()[-1]) from error
 
 
 def first_line(error: BaseException) -> str:
