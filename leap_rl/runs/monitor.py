@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.invocation import Invocation
@@ -15,6 +18,36 @@ from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker
 from leap_rl.training.faults import FaultPoint, OnFaultPoint
+
+BEGINS_WITHIN_S: Final = 300.0
+"""A task without an update after this long is told of: its trainer's heartbeats keep its slot."""
+
+
+@dataclass
+class SlowStarts:
+    """Tells once of each task that has no update for long."""
+
+    tell: Callable[[str], object]
+    clock: Callable[[], float] = time.monotonic
+    _since_s: dict[tuple[int, int, int], float] = field(default_factory=dict)
+    """By round, slot and attempt, when a task without updates was first seen; told: infinity."""
+
+    def look(self, status: RunStatus) -> None:
+        now = self.clock()
+        tasks = {
+            (status.round, task.slot, task.attempt): task
+            for task in status.running
+            if task.agent_steps == 0
+        }
+        self._since_s = {key: self._since_s.get(key, now) for key in tasks}
+        for key, task in tasks.items():
+            if now - self._since_s[key] >= BEGINS_WITHIN_S:
+                self._since_s[key] = math.inf
+                self.tell(
+                    f"{task.game} (slot {task.slot}, {task.trainer}) has had no update for "
+                    f"{BEGINS_WITHIN_S / 60:.0f} minutes: its environment may hang as it is made "
+                    "or reset"
+                )
 
 
 class Monitor:
@@ -45,6 +78,7 @@ class Monitor:
         self._config, self._folder = run.config, run.folder
         self._tracker = tracker
         self._console = console
+        self._slow_starts = SlowStarts(console.message)
         self._started = time.monotonic()
         rows = read_rows(run.folder.path / "metrics.jsonl")
         self._logged = len(rows)
@@ -66,6 +100,7 @@ class Monitor:
             self._log_checkpoint(self._next_checkpoint)
             self._next_checkpoint += 1
         self._slots_total = status.slots_total or self._slots_total
+        self._slow_starts.look(status)
         self._console.show(
             replace(
                 status,

@@ -16,7 +16,7 @@ import pytest
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.machine import descendants
-from leap_rl.runs import execution, resumption
+from leap_rl.runs import execution, monitor, resumption
 from leap_rl.runs import header as reading
 from leap_rl.runs.child import serve
 from leap_rl.runs.config import TrainConfig
@@ -384,3 +384,13 @@ def test_the_container_that_compose_restarts_resumes_its_run(tmp_path: Path) -> 
         f"train --run_dir {tmp_path}/run {address} --config x.yaml",
         f"resume {tmp_path}/run {address}",
     ]
+
+
+def test_a_run_tells_of_a_task_that_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(monitor, "BEGINS_WITHIN_S", 0.0)
+    short = [*DEBUG, *LOCAL, "--task.agent_steps", "400", "--meta.meta_steps", "1"]
+    argv = [*short, "--tracking.console", "plain", "--run_dir", str(tmp_path / "run")]
+    assert main(["train", *argv]) == 0
+    assert "(slot 0, trainer-0) has had no update for 0 minutes" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console as Terminal
 
+from leap_rl.runs.monitor import SlowStarts
 from leap_rl.tracking.config import ConsoleKind
 from leap_rl.tracking.console import History, PlainConsole, RichConsole, make_console
 from leap_rl.tracking.status import RunStatus, TaskStatus
@@ -253,3 +254,21 @@ def test_auto_draws_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(make_console("auto", stream=io.StringIO()), PlainConsole)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_console("auto", stream=FakeTerminal()), PlainConsole)
+
+
+def test_a_task_that_does_not_begin_is_told_of_once() -> None:
+    told, now = list[str](), [0.0]
+    starts = SlowStarts(told.append, lambda: now[0])
+    slow = TaskStatus(slot=1, game="cave", trainer="trainer-0", attempt=1)
+    at_work = TaskStatus(slot=2, game="bowl", trainer="trainer-1", attempt=1, agent_steps=5)
+    status = RunStatus(round=0, rounds=1, slots_complete=0, slots_total=2, running=(slow, at_work))
+    for now[0] in (0.0, 299.0):
+        starts.look(status)
+    assert not told
+    for now[0] in (300.0, 900.0):
+        starts.look(status)
+    assert [line.partition(":")[0] for line in told] == [
+        "cave (slot 1, trainer-0) has had no update for 5 minutes"
+    ]
+    starts.look(replace(status, running=(replace(slow, attempt=2),)))
+    assert len(told) == 1
