@@ -11,8 +11,9 @@ PENDING ------------> RUNNING(a, n) -------------------------> COMPLETE
     NNN.snapshot      its task's snapshot, with the sum so far
     NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
 
-Each file is sealed, and there whole or not at all. A damaged one is set aside, with a warning: what
-it held is computed again, to the same bits.
+Each file is sealed, and there whole or not at all. A damaged one is set aside: what it held is
+computed again, to the same bits. The server's log has a warning, which on a Ray cluster of the
+run's own nobody sees: its logs go with it.
 """
 
 from __future__ import annotations
