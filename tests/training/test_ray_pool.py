@@ -424,7 +424,7 @@ def test_an_error_that_cannot_be_unpickled_is_the_tasks_own(
     from ray.exceptions import RayError, RayTaskError
 
     text = "Traceback (most recent call last):\n  File x\nPairError: odd 1 2"
-    raised = RayTaskError("run", text, PairError(1, 2), proctitle="p", pid=1, ip="1.2.3.4")
+    raised = RayTaskError("run", text, PairError(1, 2), proctitle="p", pid=1, ip="1.2.3.4")  # type: ignore[no-untyped-call]
 
     def get(reference: object, timeout: float | None) -> None:
         raise RayError.from_bytes(raised.to_bytes())  # type: ignore[no-untyped-call]
