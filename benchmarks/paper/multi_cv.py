@@ -2,10 +2,11 @@
 
     .venv/bin/python -m benchmarks.paper.multi_cv --data ~/sets
 
-Each set of --held_out is held out in turn. A method meta-trains on the others (Leap and Reptile in
-meta-steps of all of them, the others one set after another, as often); then the held-out set is
-learned. Measured are the error on test images, the training error at the end and the area under the
-training-error curve. Finished cells are kept in OUT/cells.jsonl: call it again to resume.
+Each set of --held_out is held out in turn. A method meta-trains on the others: Leap and Reptile in
+meta-steps of all of them, by each outer optimizer; the others one set after another, each drawn at
+random, as many in all. Then the held-out set is learned. Measured are the error on test images, the
+training error at the end and the area under the training-error curve. Finished cells are kept in
+OUT/cells.jsonl: call it again to resume.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -71,10 +73,11 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     seed = derive_seed(cell["repeat"], Purpose.TASK, "evaluation", cell["held_out"])
     theta0 = tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION))
     if cell["method"] != "none":
-        # Without the meta-steps: more of them continue the same run.
-        parts = ("+".join(value) if isinstance(value, list) else str(value)
-                 for key, value in cell.items() if key != "meta_steps")  # fmt: skip
-        folder, training = out / "runs" / "-".join(parts), training_options(cell, data)
+        training = training_options(cell, data)
+        # By what trains it, the meta-steps left out: more of them continue the same run.
+        digest = sha256(key_of({**training, "task.data": ""}).encode()).hexdigest()[:8]
+        names = (cell["method"], cell["held_out"], str(cell["repeat"]), digest)
+        folder = out / "runs" / "-".join(names)
         run = meta_train(folder, training, meta_steps=meta_steps(cell), trusts_imports=True)
         theta0, _ = read_initialization(str(run), tasks.shared_layout())
     curve = learn(tasks, TaskSpec(game=cell["held_out"], seed=seed), theta0)
@@ -136,23 +139,25 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
             "method": method,
             "held_out": held_out,
             "repeat": repeat,
-            "optimizer": given.optimizer if method in AT_ONCE else None,
+            "optimizer": optimizer,
             **common,
         }
         for repeat in range(given.repeats)
-        for held_out in given.held_out
-        for method in given.methods
+        for held_out in dict.fromkeys(given.held_out)
+        for method in dict.fromkeys(given.methods)
+        for optimizer in (dict.fromkeys(given.optimizers) if method in AT_ONCE else [None])
     ]
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write the table."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells_of(given):
-        found.setdefault((cell["held_out"], cell["method"]), []).append(results[key_of(cell)])
+        of_one = cell["held_out"], cell["method"], cell["optimizer"] or ""
+        found.setdefault(of_one, []).append(results[key_of(cell)])
     rows = []
-    for (held_out, method), of_one in found.items():
-        row = {"held out": held_out, "method": method}
+    for (held_out, method, optimizer), of_one in found.items():
+        row = {"held out": held_out, "method": method, "outer": optimizer}
         for column, measure in MEASURES.items():
             values = np.array([one[measure] for one in of_one])
             row[column] = shown(mean_interval(values), ".1f", scale=100.0)
@@ -168,7 +173,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--sets", nargs="+", help="all, held-out ones too; default: all there are")
     parser.add_argument("--held_out", nargs="+", default=["fashion", "mnist"])
     parser.add_argument("--repeats", type=positive, default=3)
-    parser.add_argument("--optimizer", choices=META_LR, default="adam", help="the outer one")
+    parser.add_argument(
+        "--optimizers", nargs="+", choices=META_LR, default=list(META_LR), help="the outer ones"
+    )
     parser.add_argument("--meta_steps", type=positive, default=20, help="the paper's are 1000")
     parser.add_argument("--epochs", type=float, default=1.0, help="of a task in meta-training")
     parser.add_argument("--evaluation_epochs", type=float, default=10.0, help="the paper's are 100")

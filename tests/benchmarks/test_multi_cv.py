@@ -129,6 +129,14 @@ def test_masks_harden_over_an_epoch_and_only_a_sets_own_is_trained(data: Path) -
     assert changed[1].abs().max() <= 6
 
 
+def test_an_error_is_of_the_network_that_is_tested(data: Path) -> None:
+    task = begun(learner(HAT, data), "mnist", hard(learner(HAT, data)))
+    batch = task.shown(task.data.training, torch.arange(48))
+    soft, tested = task.learner.metrics(batch, task.s).error, task.learner.evaluate(batch).error
+    assert soft != tested
+    assert task.training_metrics(batch).error == tested
+
+
 def test_the_regularizer_is_of_units_that_no_other_set_has(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,25 +227,32 @@ def test_the_number_of_parameters_has_a_closed_form(data: Path) -> None:
 # -- the command ------------------------------------------------------------------------------
 
 
+OURS = "benchmarks.paper.learners"
+
+
 def test_every_method_learns_as_many_tasks() -> None:
-    words = ["--data", "d", "--sets", *SETS, "--held_out", "mnist", "--repeats", "1"]
+    words = ["--data", "d", "--sets", *SETS, "--held_out", "mnist", "mnist", "--repeats", "1"]
     given = multi_cv.options().parse_args(words)
-    found = {}
-    for cell in multi_cv.cells_of(given):
+    found, cells = {}, multi_cv.cells_of(given)
+    assert len(cells) == 8, "a set that is named twice is held out once"
+    for cell in cells:
         if cell["method"] != "none":
             options = multi_cv.training_options(cell, "d")
             config = parse_options(TrainConfig, options, trusts_imports=True)
             assert config.task.games == ["fashion", "other"]
             meta = config.meta
             tasks = meta.batch_size * multi_cv.meta_steps(cell)
-            found[cell["method"]] = (meta.method, meta.outer, config.agent.algorithm, tasks)
+            name = cell["method"], cell["optimizer"]
+            found[name] = (meta.method, meta.outer, config.agent.algorithm, tasks)
     sequential = ("pretraining", ("sgd", 1.0))
     assert found == {
-        "leap": ("leap", ("adam", 0.01), "auto", 40),
-        "reptile": ("reptile", ("adam", 0.01), "auto", 40),
-        "finetune": (*sequential, "auto", 40),
-        "progressive": (*sequential, "benchmarks.paper.learners.progressive:ProgressiveNets", 40),
-        "hat": (*sequential, "benchmarks.paper.learners.hat:HAT", 40),
+        ("leap", "adam"): ("leap", ("adam", 0.01), "auto", 40),
+        ("leap", "sgd"): ("leap", ("sgd", 0.05), "auto", 40),
+        ("reptile", "adam"): ("reptile", ("adam", 0.01), "auto", 40),
+        ("reptile", "sgd"): ("reptile", ("sgd", 1.0), "auto", 40),
+        ("finetune", None): (*sequential, "auto", 40),
+        ("progressive", None): (*sequential, f"{OURS}.progressive:ProgressiveNets", 40),
+        ("hat", None): (*sequential, f"{OURS}.hat:HAT", 40),
     }
 
 
@@ -250,12 +265,12 @@ def test_the_table_is_made_and_made_again_from_its_cells(
     monkeypatch.setattr("sys.argv", words)
     assert multi_cv.main() == 0, capsys.readouterr().err
     cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").open()]
-    assert [one["cell"]["method"] for one in cells] == ["leap", "hat", "none"]
+    assert [one["cell"]["method"] for one in cells] == ["leap", "leap", "hat", "none"]
     assert all(0 <= one["result"]["test_error"] <= 1 for one in cells)
-    assert "| mnist | leap |" in capsys.readouterr().out
+    assert "| mnist | leap | sgd |" in capsys.readouterr().out
     assert (tmp_path / "images.sha256").read_text().strip() == read_folder(str(data)).sha256
     assert multi_cv.main() == 0
-    assert "3 of 3 cells are done" in capsys.readouterr().out
+    assert "4 of 4 cells are done" in capsys.readouterr().out
 
 
 def test_sets_that_nobody_is_told_of_are_refused(data: Path) -> None:

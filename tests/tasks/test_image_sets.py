@@ -176,6 +176,8 @@ def mat(array: np.ndarray) -> bytes:
         (relabel(LABELS, *[0] * 59, 9), "label 9 is beyond the classes, whose numbers"),
         (lambda folder: (folder / TEST_LABELS).unlink(), f"mnist: {TEST_LABELS} is missing; copy"),
         (only(b"abc", "data_batch_1.bin"), "data_batch_1.bin ends within an image, each of 3073"),
+        (only(bytes(3073), "data_batch_2.bin"), "data_batch_1.bin is missing"),
+        (only(bytes(3074), "data_batch_1.bin", "data_batch_2.bin"), "data_batch_1.bin ends within"),
         (only(b"abc", "train_32x32.mat"), "mnist: is no file of MATLAB 5, or cut short"),
         (only(b"abc", "a.npz"), "File is not a zip file"),
         (only(b"abc", "a.npz", "b.npz"), "has a.npz and b.npz, and a set is one .npz"),

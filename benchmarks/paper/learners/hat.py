@@ -84,16 +84,18 @@ class HATTask(ImageSetTask):
     @property
     def s(self) -> float:
         """The s of the next update, by its place in an epoch, or in the budget if that is less."""
-        epoch = len(self.data.training.labels) // self.images.batch_size
-        last = min(max(1, epoch), self._budget) - 1
-        share = (self._updates % (last + 1)) / last if last else 1.0
+        each = self.images.batch_size
+        epoch = min(len(self.data.training.labels), self._budget * each)
+        share = min(1.0, self._updates * each % epoch / (epoch - each)) if epoch > each else 1.0
         return 1.0 / S_MAX + (S_MAX - 1.0 / S_MAX) * share
 
     def training_metrics(self, batch: Batch) -> Metrics:
         found = self.learner.metrics(batch, self.s)
         free = 1.0 - self.encoder.taken()
         used = (self.encoder.masks(self.s) * free).sum() / free.sum().clamp(min=1e-6)
-        return Metrics(found.loss + REGULARIZATION * used, found.error)
+        # The error is that of the network that is tested: masks are all but soft where s is small.
+        error = self.learner.evaluate(batch).error
+        return Metrics(found.loss + REGULARIZATION * used, error)
 
     def backward(self, loss: Tensor) -> Tensor:
         gradient, encoder, flat = super().backward(loss), self.encoder, self.learner.flat

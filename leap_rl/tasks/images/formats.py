@@ -70,7 +70,8 @@ def _read(folder: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
                 for part in ("train", "t10k")}  # fmt: skip
     if "train.bin" in names:
         return {part: _cifar([folder / f"{part}.bin"], labels=2) for part in ("train", "test")}
-    if batches := sorted(folder.glob("data_batch_*.bin")):
+    if count := len(list(folder.glob("data_batch_*.bin"))):
+        batches = [folder / f"data_batch_{number}.bin" for number in range(1, count + 1)]
         return {"train": _cifar(batches), "test": _cifar([folder / "test_batch.bin"])}
     if "train_32x32.mat" in names:
         return {part: _mat(folder / f"{part}_32x32.mat") for part in ("train", "test")}
@@ -113,10 +114,11 @@ def _idx(folder: Path, part: str, what: str, dimensions: int) -> NDArray[Any]:
 
 
 def _cifar(paths: list[Path], labels: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
-    data, size = b"".join(map(_content, paths)), labels + 3072
-    if len(data) % size:
-        raise ValueError(f"{paths[-1].name} ends within an image, each of {size} bytes")
-    rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+    files, size = [_content(path) for path in paths], labels + 3072
+    for path, data in zip(paths, files, strict=True):
+        if len(data) % size:
+            raise ValueError(f"{path.name} ends within an image, each of {size} bytes")
+    rows = np.frombuffer(b"".join(files), np.uint8).reshape(-1, size)
     images = rows[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return images, rows[:, labels - 1]  # of CIFAR-100 the fine label
 

@@ -89,7 +89,7 @@ def read_folder(path: str) -> Folder:
     return Folder(names, digest.hexdigest())
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def read_set(path: str, name: str, config: ImagesConfig) -> ImageSet:
     """Read a set, its images in orders of their own; ValueError if it cannot be, or not parted."""
     folder = Path(path).expanduser() / name
