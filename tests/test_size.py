@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 39_123, "tests": 38_475, "benchmarks": 6_377}
+BUDGETS = {"leap_rl": 39_387, "tests": 38_875, "benchmarks": 6_386}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
 from other libraries and scripts, data sets of images, compiled passes of small networks, sums of
 all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured; and
 for cores that are lent, limits of what is unpacked and downloaded, and libraries' own batches; and
-for what study files, folders, scripts and archives of strangers may hold."""
+for what study files, folders, scripts and archives of strangers may hold; and for studies that are
+finished in part, whose arms have other games or runs, and trainers whose tasks hang or exit."""
 LONGEST = 430
 """Lines of a file in the package."""
 

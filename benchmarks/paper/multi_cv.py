@@ -153,8 +153,8 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write the table."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells_of(given):
-        of_one = cell["held_out"], cell["method"], cell["optimizer"] or ""
-        found.setdefault(of_one, []).append(results[key_of(cell)])
+        row_of = cell["held_out"], cell["method"], cell["optimizer"] or ""
+        found.setdefault(row_of, []).append(results[key_of(cell)])
     rows = []
     for (held_out, method, optimizer), of_one in found.items():
         row = {"held out": held_out, "method": method, "outer": optimizer}
