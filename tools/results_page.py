@@ -32,6 +32,7 @@ DISTANCES: Final = {
     "the same games": ("minatar_left_out", "seen"),
     "mirror images of what was seen": ("minatar_sides", "all"),
     "an unseen turn of the screen": ("minatar_turn", "all"),
+    "an unseen order of the actions": ("minatar_permutations", "all"),
     "an unseen gravity, and wind": ("lander_gravity", "all"),
     "unseen gravities, by PPO": ("lander_gravity_ppo", "all"),
     "unseen layouts": ("minigrid_layouts", "all"),
