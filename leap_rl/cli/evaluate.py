@@ -36,7 +36,7 @@ Learn games from initializations and from random encoders, several agents each, 
                       hf://USER/REPO@REVISION (leap-rl push makes them), or a file. After any of
                       these @mix=0.5 starts agents from half of it and half of a random encoder.
                       Tasks and agents are set as in the first one's run.
-  --seeds             agents of each run in each game; an interval takes five
+  --seeds             agents of each run in each game; an interval takes three
   --random_agents     agents from random starts in each game, if not as many; more of them narrow
                       every interval
   --own_start true    learn from the runs' own random starts too, beside fresh ones

@@ -217,7 +217,8 @@ class EvaluateConfig(_Options):
 
     seeds: int = 10
     """Agents that learn each game from each run's initialization, and from random starts; an
-    interval takes five. Those of the same number share everything but where they start."""
+    interval takes three, and five random ones. Those of the same number share everything but where
+    they start."""
 
     random_agents: int | None = None
     """Agents that learn each game from random starts. None: as many as seeds. All comparisons share
