@@ -31,12 +31,12 @@ FIGURES: Final = {
 DISTANCES: Final = {
     "the same games": ("minatar_left_out", "seen"),
     "mirror images of what was seen": ("minatar_sides", "all"),
-    "an unseen turn of the screen": ("minatar_turn", "all"),
-    "an unseen order of the actions": ("minatar_permutations", "all"),
     "an unseen gravity, and wind": ("lander_gravity", "all"),
-    "unseen gravities, by PPO": ("lander_gravity_ppo", "all"),
+    "unseen gravities, PPO": ("lander_gravity_ppo", "all"),
     "unseen layouts": ("minigrid_layouts", "all"),
     "unseen target speeds": ("half_cheetah", "all"),
+    "an unseen turn of the screen": ("minatar_turn", "all"),
+    "an unseen order of the actions": ("minatar_permutations", "all"),
     "another game": ("minatar_left_out", "new"),
 }
 """What new agents learn, from near to far of what was learned from: the study, and its members."""
