@@ -195,9 +195,9 @@ def _until(curve: LearningCurve, budget: int) -> LearningCurve:
 def choose(found: Found) -> Choice | None:
     """Return the rate whose agents end highest in the largest budget, and the least that shows it.
 
-    Final returns count as shares of the range over rates in each member, 0 of a rate with which
-    all agents diverged. The least budget is that in which agents of this rate are known to gain
-    something in every member; none if none is.
+    Final returns count as shares of the range over rates in each member. A rate with which all
+    agents of a member diverged comes after those with which none did. The least budget is that in
+    which agents of this rate are known to gain something in every member; none if none is.
     """
     largest = max(budget for _, budget in found)
     rates = sorted({lr for lr, _ in found})
@@ -209,7 +209,7 @@ def choose(found: Found) -> Choice | None:
     least = np.where(known, finals, np.inf).min(axis=0)
     spans = np.where(known, finals, -np.inf).max(axis=0) - least
     shares = np.where(known, finals - least, 0.0) / np.where(spans > 0, spans, 1.0)
-    best = rates[int(np.argmax(shares.mean(axis=1)))]
+    best = rates[int(np.argmax(shares.mean(axis=1) - (~known).sum(axis=1)))]
     for budget in sorted({budget for _, budget in found}):
         if all(reference.learns for reference in found[best, budget].values()):
             return Choice(lr=best, agent_steps=budget)

@@ -77,7 +77,8 @@ def choose(starts: Mapping[str, LearningCurve], budget: int) -> tuple[str, int, 
 
     Args:
         starts: By member, the curve of the agent that learns from this member's start alone, for
-            the whole budget. One that diverged later is among them: its probe does not show it.
+            the whole budget. One that diverged later is among them, as its probe does not show
+            it; one that diverged within its probe is judged by its restart's.
         budget: Agent steps of the new agent.
 
     Returns:

@@ -49,10 +49,11 @@ def test_the_best_rate_at_the_end_and_the_least_budget_that_shows_a_gain() -> No
     found[0.003, 50_000] = {"a": rises, "b": rises}
     found[0.003, 100_000] = {"a": higher, "b": rises}
     assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
-    # A rate with which all agents diverge is no more than the last choice.
+    # A rate with which all agents of a member diverge is no more than the last choice.
     none = make_reference([], BUDGET)
-    found |= {(0.009, budget): {"a": none, "b": none} for budget in budgets}
-    assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    for highest in (none, reference(end=90)):
+        found |= {(0.009, budget): {"a": highest, "b": none} for budget in budgets}
+        assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
     assert choose({key: dict.fromkeys(members, none) for key, members in found.items()}) is None
     nothing = {key: dict.fromkeys(members, still) for key, members in found.items()}
     assert choose(nothing) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -408,6 +409,11 @@ def test_a_sigterm_before_the_first_update_ends_a_trainer_whatever_catches_excep
     assert trainer.run(imports)
     monkeypatch.setattr(trainer.module, "ask", asks)
     assert not trainer.run(lambda: trainer.client.diverged(None))
+
+
+def test_a_task_that_calls_exit_is_no_death_of_its_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunFailedError, match=r"^a task called sys\.exit\(0\)$"):
+        FakeTrainer(monkeypatch).run(lambda: sys.exit(0))
 
 
 class PairError(Exception):

@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from leap_rl.core.determinism import configure_torch
+from leap_rl.core.errors import RunFailedError
 from leap_rl.core.machine import kill_descendants
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
@@ -74,6 +75,11 @@ class RayClient:
             if self._is_calling:
                 raise SystemExit(1)  # Ray's end lets what is on its way arrive
             _end_process()  # those who import users' modules catch SystemExit
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this process is to end, with the SystemExit that says so."""
+        return self._leave_s is not None
 
     def claim(self, claim: messages.Claim) -> messages.Work:
         self._updated_s = None
@@ -216,6 +222,10 @@ class RunTrainer:
         former = signal.signal(signal.SIGTERM, lambda *_: client.leave())
         try:
             return trainer.run(waits=client.waits)
+        except SystemExit as error:
+            if client.is_leaving:
+                raise
+            raise RunFailedError(f"a task called sys.exit({error.code!r})") from error
         finally:
             ended.set()
             signal.signal(signal.SIGTERM, former)
