@@ -31,12 +31,12 @@ FIGURES: Final = {
 DISTANCES: Final = {
     "the same games": ("minatar_left_out", "seen"),
     "mirror images of what was seen": ("minatar_sides", "all"),
+    "an unseen order of the actions": ("minatar_permutations", "all"),
     "an unseen gravity, and wind": ("lander_gravity", "all"),
     "unseen gravities, PPO": ("lander_gravity_ppo", "all"),
     "unseen layouts": ("minigrid_layouts", "all"),
     "unseen target speeds": ("half_cheetah", "all"),
     "an unseen turn of the screen": ("minatar_turn", "all"),
-    "an unseen order of the actions": ("minatar_permutations", "all"),
     "another game": ("minatar_left_out", "new"),
 }
 """What new agents learn, from near to far of what was learned from: the study, and its members."""
@@ -102,7 +102,7 @@ def page(beside: Path) -> str:
     name = beside.name
     document = json.loads((beside / "estimates.json").read_text(encoding="utf-8"))
     config = (beside / "config.csv").read_text(encoding="utf-8").splitlines()
-    options = " --quick" if "quick,true" in config else ""
+    options = " --quick" if "quick,true" in config else fewer_runs(name, config)
     path = ""
     if any(":" in member["name"] for member in document["members"]):
         path, options = "export PYTHONPATH=examples\n", f"{options} --trust_imports"
@@ -115,6 +115,15 @@ def page(beside: Path) -> str:
         *tables(beside),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def fewer_runs(name: str, config: list[str]) -> str:
+    """Return the option that asks for the runs that there are, where the study's file has more."""
+    study = RESULTS.parents[1] / "studies" / f"{name}.yaml"
+    made = next((line.replace(",", ": ") for line in config if line.startswith("runs,")), None)
+    if made is None or not study.exists() or made in study.read_text("utf-8").splitlines():
+        return ""
+    return f" --{made.replace(':', '')}"
 
 
 def tables(beside: Path) -> Iterator[str]:
