@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.core import plain_yaml
 from leap_rl.evaluation.plots import IntervalPanel, draw
 from leap_rl.evaluation.statistics import IntervalEstimate
 
@@ -120,10 +121,9 @@ def page(beside: Path) -> str:
 def fewer_runs(name: str, config: list[str]) -> str:
     """Return the option that asks for the runs that there are, where the study's file has more."""
     study = RESULTS.parents[1] / "studies" / f"{name}.yaml"
-    made = next((line.replace(",", ": ") for line in config if line.startswith("runs,")), None)
-    if made is None or not study.exists() or made in study.read_text("utf-8").splitlines():
-        return ""
-    return f" --{made.replace(':', '')}"
+    made = next((line.split(",")[1] for line in config if line.startswith("runs,")), None)
+    asked = plain_yaml.load(study.read_text("utf-8")).get("runs") if study.exists() else None
+    return "" if None in (made, asked) or made == str(asked) else f" --runs {made}"
 
 
 def tables(beside: Path) -> Iterator[str]:

@@ -63,14 +63,17 @@ def ranking_of(
         for each in comparisons
         if "all" in each.over and each.over["all"].games
     }
+    if not judged:
+        return None
     known = [each.over["all"].games for each in judged.values()]
-    games = tuple(game for game in known[0] if all(game in of for of in known)) if known else ()
+    games = tuple(game for game in known[0] if all(game in of for of in known))
     unseen = {
         tuple(game for game in games if each.games[game].seen is False) for each in judged.values()
     }
-    effects = next(iter(judged.values())).games if judged else {}
-    if len(unseen) == 1 and any(effects[game].reference.learns for game in min(unseen)):
-        (games,) = unseen
+    new, *others = unseen
+    effects = next(iter(judged.values())).games
+    if not others and any(effects[game].reference.learns for game in new):
+        games = new
     saved = {name: mean_saved(games, each.games, samples[name]) for name, each in judged.items()}
     if not games or not all(each.games for each in saved.values()):
         return None

@@ -126,7 +126,7 @@ class Ranking(NamedTuple):
 
     games: tuple[str, ...]
     kind: Literal["all", "new", "shared"]
-    """Whether these are all games, or those that no meta-training saw, or those that every
+    """all: every game. new: those that no meta-training saw. shared: those that every
     initialization has agents in, where some have agents in others too."""
     saved: Mapping[str, Saved]
     """Over these games, by initialization."""

@@ -78,7 +78,7 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
     )
 
 
-IMAGE_OPTIONS = {
+_IMAGE_OPTIONS = {
     "images": ("batch_size", "schedule", "validation", "limit"),
     "omniglot": ("split", "held_out"),
 }
@@ -89,7 +89,7 @@ start has seen is learned for longer."""
 def _image_options(task: TaskConfig, agent: AgentConfig) -> str:
     """Return the options in which a run's tasks differ from the defaults, as words."""
     words, default = "", TaskConfig()
-    for name in IMAGE_OPTIONS[task.kind]:
+    for name in _IMAGE_OPTIONS[task.kind]:
         value = getattr(getattr(task, task.kind), name)
         if value != getattr(getattr(default, task.kind), name):
             words += f" --task.{task.kind}.{name} {value}"

@@ -20,7 +20,7 @@ from leap_rl.tracking.tracker import Tracker
 from leap_rl.training.faults import FaultPoint, OnFaultPoint
 
 BEGINS_WITHIN_S: Final = 300.0
-"""A task without an update after this long is told of: its trainer's heartbeats keep its slot."""
+"""The user is told of a task that has no update by then. Its trainer's heartbeats keep its slot."""
 
 
 @dataclass

@@ -121,19 +121,16 @@ def best_run(summary: Summary) -> tuple[str, str] | None:
 
 
 def _scores(games: Sequence[Game], arm: str, *, saved: bool) -> dict[int, float]:
-    """Return what each of an arm's runs saves that has agents in all games, or its final return."""
+    """Return what each of an arm's runs that has agents in all games saves, or its final return."""
     runs = [
         dict(zip(game.numbers.get(arm, ()), game.runs.get(arm, ()), strict=True)) for game in games
     ]
     found = {}
     for number in sorted(set.intersection(*map(set, runs))):
         means = [means_of([of[number]]) for of in runs]
-        pairs = zip(means, (game.reference for game in games), strict=True)
-        found[number] = float(
-            np.mean(
-                [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
-                if saved
-                else [ours.final for ours in means]
-            )
-        )
+        values = [ours.final for ours in means]
+        if saved:
+            pairs = zip(means, (game.reference for game in games), strict=True)
+            values = [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
+        found[number] = float(np.mean(values))
     return found

@@ -1,7 +1,11 @@
-"""A trainer of several runs goes where work is; the end of one leaves the others alone."""
+"""Trainers in actors: those of several runs go where work is, and those that hang or exit end."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -9,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from leap_rl.core.errors import UnfitMachineError
+from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.rounds import LeasePolicy
+from leap_rl.training.trainer.trainer import StreamSchedule
 from tests.training.fakes import FakePlan, FakeTasks, ray_module
 
 Visit = Callable[[], bool]
@@ -163,3 +168,93 @@ def test_of_a_trainer_that_died_every_run_hears(monkeypatch: pytest.MonkeyPatch)
     pool = module.SharedPool(resources=None, trainers=2, max_attempts=3, joined=None)
     pool._on_lost("trainer-1", "its node is gone")
     assert fake.lost == dict.fromkeys("ab", "trainer-1: its node is gone")
+
+
+@dataclass
+class FakeTrainer:
+    """A trainer at its server, with a lease of 80 ms, whose end is noted."""
+
+    monkeypatch: pytest.MonkeyPatch
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.module = ray_module("trainer_actor")
+        calls = SimpleNamespace(remote=lambda *_: None)
+        self.monkeypatch.setattr(self.module, "ray", SimpleNamespace(get=lambda *_, **__: True))
+        self.monkeypatch.setattr(self.module, "_end_process", self.ended.set)
+        server = SimpleNamespace(heartbeat=calls, is_stopping=calls, diverged=calls)
+        schedule = StreamSchedule(stream_every_s=60.0, snapshot_every_s=60.0)
+        self.client = self.module.RayClient(server, schedule)
+
+    def run(self, work: Callable[[], bool]) -> bool:
+        trainer = SimpleNamespace(name="trainer-0", incarnation=1, run=lambda waits: work())
+        ended: bool = self.module.RunTrainer(self.client, trainer, 0.08).run()
+        return ended
+
+
+def test_a_trainer_whose_task_hangs_ends_and_one_that_slept_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer = FakeTrainer(monkeypatch)
+
+    def sleeps() -> bool:  # no heartbeat meanwhile: to the first one the last update is long ago
+        trainer.client._updated_s = time.monotonic() - 1000.0
+        time.sleep(0.05)
+        trainer.client.due(restorable=True)
+        return trainer.ended.is_set()
+
+    def hangs() -> bool:
+        trainer.client.due(restorable=True)
+        return trainer.ended.wait(10.0)
+
+    assert not trainer.run(sleeps)
+    assert trainer.run(hangs)
+
+
+def test_a_sigterm_before_the_first_update_ends_a_trainer_whatever_catches_exceptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer = FakeTrainer(monkeypatch)
+
+    def imports() -> bool:
+        signal.raise_signal(signal.SIGTERM)  # a SystemExit would fail this test
+        return trainer.ended.is_set()
+
+    def asks(*_: object, **__: object) -> bool:  # what is on its way to the server may arrive
+        trainer.ended.clear()
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        return trainer.ended.is_set()
+
+    assert trainer.run(imports)
+    monkeypatch.setattr(trainer.module, "ask", asks)
+    assert not trainer.run(lambda: trainer.client.diverged(None))
+
+
+def test_a_task_that_calls_exit_is_no_death_of_its_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunFailedError, match=r"^a task called sys\.exit\(0\)$"):
+        FakeTrainer(monkeypatch).run(lambda: sys.exit(0))
+
+
+class PairError(Exception):
+    """One that cannot be unpickled."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"odd {a} {b}")
+
+
+def test_an_error_that_cannot_be_unpickled_is_the_tasks_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ray_module("calls")
+    from ray.exceptions import RayError, RayTaskError
+
+    text = "Traceback (most recent call last):\n  File x\nPairError: odd 1 2"
+    raised = RayTaskError("run", text, PairError(1, 2), proctitle="p", pid=1, ip="1.2.3.4")  # type: ignore[no-untyped-call]
+
+    def get(reference: object, timeout: float | None) -> None:
+        raise RayError.from_bytes(raised.to_bytes())  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get=get))
+    with pytest.raises(RunFailedError, match=r"^PairError: odd 1 2$"):
+        module.result_of(None)
