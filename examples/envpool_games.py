@@ -1,5 +1,7 @@
 """EnvPool's environments as games, each stepped as one vector: `envpool_games:Pool-v0@task=...`.
 
+Further pairs are options of `envpool.make`: `@task=CoinrunEasy-v0,num_levels=1,start_level=3`.
+
     pip install envpool
     PYTHONPATH=examples leap-rl learn --trust_imports --task.kind gymnasium \
         --task.games '["envpool_games:Pool-v0@task=MiniGrid-Empty-8x8-v0"]' --task.num_envs 64 \
@@ -25,8 +27,8 @@ class Pool(VectorEnv[Any, Any, Any]):
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
-    def __init__(self, num_envs: int, task: str) -> None:
-        self.num_envs, self.task = num_envs, task
+    def __init__(self, num_envs: int, task: str, **options: Any) -> None:
+        self.num_envs, self.task, self.options = num_envs, task, options
         self.pool = self.make(seed=0)
         space = self.pool.single_observation_space
         self.shows_image = isinstance(space, Dict)
@@ -35,7 +37,8 @@ class Pool(VectorEnv[Any, Any, Any]):
 
     def make(self, seed: int) -> Any:
         """Make EnvPool's own vector."""
-        return envpool.make_gymnasium(self.task, num_envs=self.num_envs, num_threads=1, seed=seed)
+        vector = {"num_envs": self.num_envs, "num_threads": 1, "seed": seed}
+        return envpool.make_gymnasium(self.task, **vector, **self.options)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in each environment; with a seed, the first of those it stands for."""

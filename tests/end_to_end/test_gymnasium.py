@@ -171,10 +171,10 @@ def test_a_cheetah_that_cannot_be_is_refused(arguments: str, reason: str, refuse
     assert reason in line
 
 
-def make_pool(task_id: str, *, num_envs: int, num_threads: int, seed: int) -> SyncVectorEnv:
+def make_pool(task_id: str, num_envs: int, num_threads: int, seed: int, size: int) -> SyncVectorEnv:
     """What EnvPool gives: dictionaries, NEXT_STEP, and a seed where it is made."""
     assert num_threads == 1
-    envs = SyncVectorEnv([lambda: gymnasium.make(task_id)] * num_envs)
+    envs = SyncVectorEnv([lambda: gymnasium.make(task_id, size=size)] * num_envs)
     reset = envs.reset
     envs.reset = lambda: reset(seed=seed)  # type: ignore[method-assign]
     return envs
@@ -186,7 +186,7 @@ def test_the_example_of_envpool_learns(tmp_path: Path, monkeypatch: pytest.Monke
     pool.make_gymnasium = make_pool  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "envpool", pool)
     monkeypatch.syspath_prepend(ROOT / "examples")
-    game = "envpool_games:Pool-v0@task=MiniGrid-Empty-5x5-v0"
+    game = "envpool_games:Pool-v0@task=MiniGrid-Empty-5x5-v0,size=6"
     runs = [RunFolder(tmp_path / name) for name in ("run", "again", "other")]
     for seed, run in zip("112", runs, strict=True):
         argv = ["learn", "--task.kind", "gymnasium", "--task.games", f"['{game}']", "--seed", seed]
