@@ -19,6 +19,8 @@ from leap_rl.storage.object_store import read_file
 _ENCODER, _POLICY = "encoder.", "policy.bias"
 _HEADS = {"policy.weight", _POLICY, "value.weight", "value.bias"}
 """Names in a whole agent's parameters, see `networks.actor_critic.ActorCritic`."""
+_STATISTICS = "observations."
+"""What the names of `envs.normalized.STATISTICS` begin with; a trained agent's file has them."""
 
 
 _OF_LIBRARIES = re.compile(r"(?:q_net\.|actor\.)?features_extractor\.encoder\.")
@@ -100,4 +102,4 @@ def _fitting(tensors: Mapping[str, Tensor], layout: Layout) -> Mapping[str, Tens
             f"is an agent whose policy has {tensors[_POLICY].numel()} outputs, and the actions of "
             f"these games take {shapes[_POLICY][0]}; agent.share = encoder takes its encoder alone"
         )
-    return tensors
+    return {name: part for name, part in tensors.items() if not name.startswith(_STATISTICS)}
