@@ -52,11 +52,7 @@ def encoder_part(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     if not tensors.keys() >= _HEADS and theirs is None:
         return tensors
     prefix = _ENCODER if theirs is None else theirs.group()
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+    return _below(prefix, tensors)
 
 
 def mixed(learned: Tensor, random: Tensor, share: float) -> Tensor:
@@ -86,9 +82,20 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     return vector, hashlib.sha256(data).hexdigest()
 
 
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
 def _fitting(tensors: Mapping[str, Tensor], layout: Layout) -> Mapping[str, Tensor]:
     """Return a whole agent's parameters, or its encoder's, as the layout asks for."""
     shapes = {leaf.name: leaf.shape for leaf in layout.leaves}
+    inner = _below(_ENCODER, tensors)
+    if inner.keys() == shapes.keys():  # whatever the agent's other modules are called
+        return inner
     if any(name.startswith(_LIBRARYS_OWN) for name in shapes):
         return {name: tensor for name, tensor in tensors.items() if name in shapes}
     if not shapes.keys() >= _HEADS:
