@@ -47,11 +47,13 @@ encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 featur
 
 _LOAD_SB3 = """\
 In stable-baselines3, into a model of the same `policy_kwargs` (`agent.sb3`), such as
-`model = {name}("MlpPolicy", env)`; what is not in the file stays as the library drew it:
+`model = {name}("{policy}", env)`; what is not in the file stays as the library drew it:
 
 ```python
 from safetensors.torch import load_file
-model.policy.load_state_dict(load_file("FOLDER/initialization.safetensors"), strict=False)
+start = load_file("FOLDER/initialization.safetensors")
+found = model.policy.load_state_dict(start, strict=False)
+assert not found.unexpected_keys, "the model has another network"
 ```
 """
 
@@ -123,8 +125,7 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
     fenced = ["```bash", *card.commands, "```"] if card.commands else []
     parts = [_table(card.measured), verdicts, "\n".join(fenced)]
     measured = "\n\n".join(part for part in parts if part)
-    library, _, name = algorithm.partition(":")
-    load = _LOAD_SB3.format(name=name) if library == "sb3" and card.encoder == "library" else _LOAD
+    load = _how_to_load(card, algorithm)
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
 # {card.name}
@@ -147,6 +148,14 @@ leap-rl evaluate --init FOLDER --games GAMES    # against random starts
 ```
 
 {load}"""
+
+
+def _how_to_load(card: Card, algorithm: str) -> str:
+    library, _, name = algorithm.partition(":")
+    images = len(card.observation_shape) > 1
+    if library == "sb3" and card.encoder == "library":
+        return _LOAD_SB3.format(name=name, policy="CnnPolicy" if images else "MlpPolicy")
+    return _LOAD
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
