@@ -41,7 +41,16 @@ _NORMALIZED = (
 
 _LOAD = """\
 ```python
-encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
+encoder = leap_rl.load_encoder("FOLDER"{trust})  # {dtype} observations to float32 features
+```
+"""
+
+_LOAD_CONVOLUTIONS = """\
+It has the convolutions alone, of which `load_encoder` makes no encoder; agents that have
+`agent.share = convolutions` start from them:
+
+```bash
+leap-rl learn --init FOLDER --agent.share convolutions --task.games GAMES{trust}
 ```
 """
 
@@ -125,6 +134,7 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
     fenced = ["```bash", *card.commands, "```"] if card.commands else []
     parts = [_table(card.measured), verdicts, "\n".join(fenced)]
     measured = "\n\n".join(part for part in parts if part)
+    trust = " --trust_imports" * card.encoder_spec.is_custom
     load = _how_to_load(card, algorithm)
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
@@ -144,7 +154,7 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
 `FOLDER` is this folder, or `hf://USER/REPO` where it lies on Hugging Face's hub.
 
 ```bash
-leap-rl evaluate --init FOLDER --games GAMES    # against random starts
+leap-rl evaluate --init FOLDER --games GAMES{trust}    # against random starts
 ```
 
 {load}"""
@@ -155,7 +165,11 @@ def _how_to_load(card: Card, algorithm: str) -> str:
     images = len(card.observation_shape) > 1
     if library == "sb3" and card.encoder == "library":
         return _LOAD_SB3.format(name=name, policy="CnnPolicy" if images else "MlpPolicy")
-    return _LOAD
+    custom = card.encoder_spec.is_custom
+    if card.share == "convolutions":
+        return _LOAD_CONVOLUTIONS.format(trust=" --trust_imports" * custom)
+    dtype = "uint8" if images else "float32"
+    return _LOAD.format(trust=", trust_imports=True" * custom, dtype=dtype)
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:

@@ -21,3 +21,29 @@ def test_a_librarys_network_goes_into_a_model_of_its_policy(
 ) -> None:
     text = write_card(card(observation_shape=shape), algorithm="sb3:PPO")
     assert f'model = PPO("{policy}", env)' in text
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "not_told"),
+    [
+        ({"encoder": "mlp"}, 'load_encoder("FOLDER")  # float32 obs', "trust"),
+        (
+            {"encoder": "minatar", "observation_shape": (10, 10, 3)},
+            'load_encoder("FOLDER")  # uint8 obs',
+            "trust",
+        ),
+        ({"encoder": "mine:Mlp"}, 'load_encoder("FOLDER", trust_imports=True)', "uint8"),
+        ({"encoder": "mine:Mlp"}, "--games GAMES --trust_imports", "uint8"),
+        (
+            {"encoder": "atari", "share": "convolutions", "observation_shape": (84, 84, 4)},
+            "leap-rl learn --init FOLDER --agent.share convolutions",
+            "leap_rl.load_encoder(",
+        ),
+    ],
+)
+def test_an_encoder_is_loaded_by_a_call_that_takes_it(
+    given: dict[str, Any], told: str, not_told: str
+) -> None:
+    text = write_card(card(**given))
+    assert told in text
+    assert not_told not in text
