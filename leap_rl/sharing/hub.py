@@ -84,7 +84,8 @@ def _check_sizes(library: Any, repository: str, revision: str | None) -> None:
 def upload(folder: Path, repository: str, *, private: bool) -> str:
     """Commit an exported folder's files, and no others, to USER/REPO; return the commit's hash.
 
-    The repository is made if there is none.
+    The repository is made if there is none. One with an ONNX file, of which the folder has none,
+    loses it: it would be the encoder of other weights.
 
     Raises:
         ValueError: The name is none, huggingface_hub or a token is missing, the hub cannot be
@@ -107,6 +108,8 @@ def upload(folder: Path, repository: str, *, private: bool) -> str:
             for name in (*FILES, ONNX)
             if (folder / name).exists()
         ]
+        if not (folder / ONNX).exists() and ONNX in api.list_repo_files(repository):
+            files.append(library.CommitOperationDelete(ONNX))
         message = f"Upload by leap_rl {__version__}"
         return str(api.create_commit(repository, files, commit_message=message).oid)
 

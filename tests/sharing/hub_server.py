@@ -183,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
                     files[value["path"]] = base64.b64decode(value["content"])
                 elif line["key"] == "lfsFile":
                     files[value["path"]] = self.server.large[value["oid"]]
+                elif line["key"] == "deletedFile":
+                    del files[value["path"]]
             new = repository.commit(files)
             url = f"{self.server.url}/{name}/commit/{new}"
             return {"success": True, "commitOid": new, "commitUrl": url}

@@ -201,6 +201,19 @@ def test_an_exported_folder_goes_as_it_is(hub: HubServer, tmp_path: Path, refuse
     assert "me/damaged" not in hub.repositories
 
 
+def test_a_folder_without_onnx_leaves_none_of_the_weights_before(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    for name in FILES:
+        (tmp_path / name).write_bytes((MINE / name).read_bytes())
+    (tmp_path / ONNX).write_bytes(b"network")
+    for number in range(3):
+        assert main(["push", str(tmp_path), "me/again"]) == 0
+        there = {ONNX} if number == 0 else set()
+        assert hub.files("me/again").keys() == {*FILES, ".gitattributes"} | there
+        (tmp_path / ONNX).unlink(missing_ok=True)
+
+
 def test_damage_is_noticed(hub: HubServer, tmp_path: Path, refused: Refused) -> None:
     assert main(["push", str(MINE), "me/changed"]) == 0
     good = hub.files("me/changed")
