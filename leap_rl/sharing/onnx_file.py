@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
+from io import StringIO
+from textwrap import shorten
 from typing import TYPE_CHECKING
+
+from leap_rl.core.lines import in_a_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,7 +23,8 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
     """Return the bytes of an ONNX file that computes what an encoder on the CPU does.
 
     A model of `observations`, uint8 [N, H, W, C] or float32 [N, L], to `features`, float32 [N, F],
-    for any N. ValueError if a package that torch.onnx needs is missing, or too old.
+    for any N. ValueError if a package that torch.onnx needs is missing, or too old, or
+    if torch.onnx cannot export the encoder, such as for an `if` that asks for values.
     """
     if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
         raise ValueError(f"--to onnx: {' and '.join(missing)} is not installed; {_WAY_OUT}")
@@ -40,6 +45,12 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
             )
     except ImportError as error:  # of a version that is too old for torch
         raise ValueError(f"--to onnx: {error}; {_WAY_OUT}") from None
+    except torch.onnx.OnnxExporterError as error:
+        reason = in_a_line(error.__cause__ or error)  # its own text is a page of advice
+        raise ValueError(
+            f"--to onnx: torch.onnx cannot export this encoder ({shorten(reason, 300)}); export it "
+            "to safetensors alone"
+        ) from None
     assert program is not None
     model = program.model_proto
     graph = model.graph
@@ -52,11 +63,12 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("torch.onnx")
+    logger = logging.getLogger("torch")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        # Of a failure torch prints graphs.
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -5,6 +5,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import torch
+from torch import Tensor, nn
 
 from leap_rl.networks.encoders import ENCODERS, initialize, make_encoder
 from leap_rl.sharing.onnx_file import onnx_of
@@ -45,3 +46,21 @@ def test_onnxruntime_computes_the_features_that_torch_does(
         expected = encoder(observations).detach()
         assert expected.abs().max() > 0.01
         torch.testing.assert_close(torch.from_numpy(features), expected, rtol=1e-4, atol=1e-6)
+
+
+class Branching(nn.Module):
+    def forward(self, observations: Tensor) -> Tensor:
+        return observations if observations.sum() > 0 else -observations
+
+
+def test_an_encoder_that_torch_cannot_export_is_refused_in_a_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(ValueError, match=r"^--to onnx: torch\.onnx cannot export") as refused:
+        onnx_of(Branching(), (6,))
+    assert capfd.readouterr() == ("", "")
+    line = str(refused.value)
+    assert "\n" not in line
+    assert "data-dependent" in line
+    assert line.endswith("export it to safetensors alone")
+    assert len(line) < 450
