@@ -20,7 +20,7 @@ from leap_rl.core import plain_json
 from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.tracking.console import Console
+from leap_rl.tracking.console import UNITS, Console
 from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LIVE = "live.json"
@@ -104,7 +104,9 @@ def read_live(folder: Path) -> LiveStatus | None:
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if status.rounds < 1 or status.agent_steps_total < 1:
+    if status.rounds < 1 or status.agent_steps_total < 1 or status.unit not in [*UNITS]:
+        return None
+    if status.command == "train" and status.last_row and "meta_step" not in status.last_row:
         return None
     return LiveStatus(replace(status, elapsed_s=status.elapsed_s + age_s), age_s)
 

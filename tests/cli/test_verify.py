@@ -116,6 +116,19 @@ def test_a_row_that_is_there_twice_is_told(run: Path, capsys: pytest.CaptureFixt
     assert "has 1 rows twice" in capsys.readouterr().out
 
 
+def test_a_row_that_is_missing_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "metrics.jsonl"
+    rows = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(rows[:-1]))  # as a kill leaves it: the next resume logs it
+    assert main(["verify", str(run)]) == 0
+    path.write_text("".join(rows[1:]))
+    assert main(["verify", str(run)]) == EXIT_FAILED
+    assert f"{path}: lacks the row of meta-step 0" in capsys.readouterr().out
+    path.unlink()
+    assert main(["resume", str(run)]) == main(["verify", str(run)]) == 0
+    assert path.read_text() == "".join(rows)
+
+
 def test_old_checkpoints_keep_their_records_and_not_their_parameters(
     tmp_path: Path, refused: Refused
 ) -> None:

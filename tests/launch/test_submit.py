@@ -6,6 +6,7 @@ import io
 import logging
 import re
 import runpy
+import shlex
 import socket
 import urllib.request
 import zipfile
@@ -71,6 +72,19 @@ def test_a_config_goes_along_and_the_rest_of_the_command_as_it_is(server: JobSer
         assert packed.namelist() == ["demo.yaml"]
         assert packed.read("demo.yaml") == (ROOT / "configs/demo.yaml").read_bytes()
     assert TOKEN not in str(job)
+
+
+def test_configs_of_one_name_are_both_sent(server: JobServer, tmp_path: Path) -> None:
+    words = ["train", "--run_dir", "/srv/runs/demo"]
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / f"{number}/config.yaml").write_text(f"seed: {number}\n")
+        words += ["--config", str(tmp_path / f"{number}/config.yaml")]
+    assert main(words) == 0
+    sent = shlex.split(server.submitted[0]["entrypoint"])
+    with zipfile.ZipFile(io.BytesIO(server.packages[0])) as packed:
+        texts = [packed.read(sent[i + 1]) for i, word in enumerate(sent) if word == "--config"]
+    assert texts == [b"seed: 0\n", b"seed: 1\n", b"seed: 2\n"]
 
 
 @pytest.mark.parametrize(
