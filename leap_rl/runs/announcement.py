@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leap_rl.core.lines import say
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.display import next_step, program, shown
+from leap_rl.runs.display import next_step, program, quoted, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.console import counted
 from leap_rl.tracking.metrics import Row
@@ -33,7 +33,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     busy = busy_share(folder.rows())
     if busy is not None:
         say(f"  trainers busy   {busy:.0%} of their time")
-    advice = next_step(config.task, config.agent, shown(folder))
+    advice = next_step(config.task, config.agent, quoted(folder))
     if advice is not None:
         say(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -42,6 +43,11 @@ def shown(where: Path | RunFolder) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
+def trusting(imports: Mapping[str, Sequence[str]]) -> str:
+    """Return what a command says after its options if modules are imported, see `imports`."""
+    return f" {TRUST_IMPORTS}" if any(imports.values()) else ""
+
+
 ATARI_AGENT_STEPS = 96_000
 """Of an agent in a first comparison: some minutes."""
 
@@ -63,8 +69,7 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
         )
     if suite.compared_by is not None:
         return None
-    imports = [suite.imports(task), *agent.imports.values()]
-    trust = f" {TRUST_IMPORTS}" if any(imports) else ""
+    trust = trusting({"task.games": suite.imports(task), **agent.imports})
     assert isinstance(suite, GameSuite), "others have no episodes to compare by"
     unseen = suite.unseen(task)
     what = "a game" if unseen else "a GAME of yours"

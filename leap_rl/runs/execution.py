@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
-from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config
-from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.display import program, quoted, shown, trusting
 from leap_rl.runs.header import LoadedRun, to_mapping
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import kind_of, make_tasks
@@ -67,12 +66,10 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
     config, folder = run.config, run.folder
     quiet = config.tracking.console == "quiet"
     resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
-    if any(config.imports.values()):
-        resume += f" {TRUST_IMPORTS}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,
         started_s=call.started_s,
-        farewell=None if quiet else resume,
+        farewell=None if quiet else resume + trusting(config.imports),
     )
     try:
         with interrupts, interrupts.explaining(OSError, RunFailedError):

@@ -26,7 +26,7 @@ from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.clips import clip_path
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
-from leap_rl.runs.display import next_step, program, quoted, shown
+from leap_rl.runs.display import next_step, program, quoted, shown, trusting
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
@@ -117,7 +117,7 @@ def meta_run_part(run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
     slots = closed_slots(folder)
     games = game_rows(rows)
     latest, where = folder.latest() or 0, quoted(folder)
-    next_steps = ["leap-rl resume " + where] if latest < config.meta.meta_steps else []
+    next_steps = [_resume(run)] if latest < config.meta.meta_steps else []
     if latest:
         advice = next_step(config.task, config.agent, where)
         next_steps += [f"leap-rl {advice[1]}"] if advice else []
@@ -127,7 +127,7 @@ def meta_run_part(run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
         verdict=[*run_verdict(rows, config.meta.meta_steps), history_sentence(slots)],
         pictures=meta_run_pictures(rows, figures),
         tables=[*_table("Games", games), *_background(run, slots)],
-        commands=_commands(next_steps, "The command that makes this run", config),
+        commands=_commands(next_steps, run),
     )
 
 
@@ -147,7 +147,7 @@ def evaluation_part(
     agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
     if config.random_agents is not None:
         agents += f", {config.random_agents} from random starts"
-    next_steps = [] if evaluation.complete else [f"leap-rl resume {quoted(folder)}"]
+    next_steps = [] if evaluation.complete else [_resume(run)]
     return Part(
         title=folder.path.name,
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),
@@ -155,7 +155,7 @@ def evaluation_part(
         clips=_clips(folder, evaluation),
         pictures=evaluation_pictures(summary, figures) if evaluation.curves else [],
         tables=[*summary_tables(summary), *_background(run, slots)],
-        commands=_commands(next_steps, "The command that makes this evaluation", config),
+        commands=_commands(next_steps, run),
     )
 
 
@@ -174,9 +174,18 @@ def _subtitle(run: LoadedRun, what: str) -> str:
     return f"{what}; seed {run.config.seed}; made by {run.maker}"
 
 
-def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str, Sequence[str]]:
-    steps = {"What to do next": next_steps} if next_steps else {}
-    return {**steps, title: [command_of(config)]}
+def _resume(run: LoadedRun) -> str:
+    return f"leap-rl resume {quoted(run.folder)}{trusting(run.config.imports)}"
+
+
+def _commands(next_steps: Sequence[str], run: LoadedRun) -> dict[str, Sequence[str]]:
+    """Return commands by title: what to do next, and what makes the run again."""
+    commands = {"What to do next": next_steps} if next_steps else {}
+    if (origin := run.header.origin) is None:
+        what = "evaluation" if run.config.command == "evaluate" else "run"
+        return {**commands, f"The command that makes this {what}": [command_of(run.config)]}
+    fork = f"leap-rl fork {shlex.quote(origin.run)} --at {origin.at}{trusting(run.config.imports)}"
+    return {**commands, "A fork, whose options are under Config": [fork]}
 
 
 def _background(run: LoadedRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
@@ -217,8 +226,10 @@ def command_of(config: Config) -> str:
         if name.partition(".")[0] in ("run_dir", "tracking", "runtime"):
             continue
         if value != defaults.get(name):
-            words += [f"--{name}", _spelled(value)]
-    return shlex.join(["leap-rl", config.command, *words])
+            # Of an evaluation each is an option of its own.
+            for one in value if name == "init" and isinstance(value, list) else [value]:
+                words += [f"--{name}", _spelled(one)]
+    return shlex.join(["leap-rl", config.command, *words]) + trusting(config.imports)
 
 
 def _defaults(kind: type[Config]) -> Mapping[str, Any]:

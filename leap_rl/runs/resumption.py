@@ -12,7 +12,7 @@ from leap_rl.core.parsing import parse_options
 from leap_rl.core.version import __version__
 from leap_rl.runs.config import Config, TrainConfig
 from leap_rl.runs.creation import make_run, resolve
-from leap_rl.runs.display import program, shown, tell
+from leap_rl.runs.display import program, quoted, shown, tell, trusting
 from leap_rl.runs.header import (
     NEW_BITS,
     LoadedRun,
@@ -107,8 +107,9 @@ def _check_options(run: LoadedRun, config: Config) -> None:
         if value != made:
             way_out = "make a new run instead"
             if meta_trains(config):
-                at = max(run.folder.checkpoints(), default=0)
-                fork = f"{program()} fork {shown(run.folder)} --at {at} --{name} ..."
+                at = min(max(run.folder.checkpoints(), default=0), run.config.meta.meta_steps - 1)
+                trust = trusting(config.imports)
+                fork = f"{program()} fork {quoted(run.folder)} --at {at} --{name} ...{trust}"
                 way_out = f"`{fork}` makes a new run of it"
             raise ValueError(
                 f"{name} = {value}: says what the run computes and was {made} when it was made; "

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
+from leap_rl.core.parsing import parse_options
 from leap_rl.evaluation import comparison
 from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
-from leap_rl.runs.config import COMMANDS, TrainConfig
+from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
 from leap_rl.storage.locked_folder import RunFolderError
@@ -138,11 +139,35 @@ def test_the_command_of_a_config_makes_that_config(name: str) -> None:
     assert again.meta == config.meta
 
 
-def test_the_command_of_an_evaluation_makes_that_evaluation(evaluated: Path) -> None:
-    config = read_run(RunFolder(evaluated)).config
-    _, command, *options = shlex.split(command_of(config))
-    again = parsed(COMMANDS[command], *options)
-    assert defining_options(again) == defining_options(config)
+@pytest.mark.parametrize("inits", [["{run}"], ["{run}", "mine={run}@1,{run}@2"]])
+def test_the_command_of_an_evaluation_makes_that_evaluation(
+    inits: list[str], trained: Path, tmp_path: Path
+) -> None:
+    argv = ["evaluate", "--games", "catch", *LOCALLY, "--out"]
+    named = [word for init in inits for word in ("--init", init.format(run=trained))]
+    assert main([*argv, str(tmp_path / "eval"), *named, "--tracking.console", "quiet"]) == 0
+    first = read_run(RunFolder(tmp_path / "eval"))
+    program, *words = shlex.split(command_of(first.config))
+    assert program == "leap-rl"
+    assert main([*words, *LOCALLY, "--out", str(tmp_path / "again")]) == 0
+    again = read_run(RunFolder(tmp_path / "again"))
+    assert again.header.fingerprint == first.header.fingerprint
+
+
+def test_a_fork_is_told_as_one(trained: Path, tmp_path: Path) -> None:
+    argv = ["fork", str(trained), "--at", "1", "--seed", "7", "--run_dir", str(tmp_path / "fork")]
+    assert main(argv) == 0
+    assert main(["report", str(tmp_path / "fork")]) == 0
+    page = (tmp_path / "fork" / "report" / "index.html").read_text()
+    assert "A fork, whose options are under Config" in page
+    assert "leap-rl fork mine --at 1" in page
+    assert "leap-rl train" not in page
+
+
+def test_commands_trust_what_a_config_imports() -> None:
+    options = {"task.kind": "gymnasium", "task.games": ["corridor:Corridor-v0"]}
+    config = parse_options(TrainConfig, options, trusts_imports=True)
+    assert command_of(config).endswith(" --trust_imports")
 
 
 def test_what_went_wrong_on_the_way_is_told(tmp_path: Path) -> None:

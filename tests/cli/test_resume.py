@@ -150,10 +150,12 @@ def test_a_head_that_cannot_be_is_one_line(
     assert "is not as leap-rl wrote it" in refused("resume", run)
 
 
-def test_a_defining_option_points_to_fork(run: Path, refused: Refused) -> None:
+def test_a_defining_option_points_to_fork(run: Path, tmp_path: Path, refused: Refused) -> None:
     line = refused("resume", run, "--meta.p", 1)
     assert "meta.p = 1: says what the run computes and was 2 when it was made" in line
-    assert f"fork {run} --at 4 --meta.p ..." in line
+    assert f"fork {run} --at 3 --meta.p ..." in line
+    argv = ["fork", str(run), "--at", "3", "--meta.p", "1", "--run_dir", str(tmp_path / "fork")]
+    assert main(argv) == 0
 
 
 def test_a_librarys_option_that_comes_or_goes_is_another_one(
