@@ -71,6 +71,8 @@ class Learner(ABC):
     """Whether MAML can differentiate through a task's updates."""
     shares_encoder: ClassVar[bool] = False
     """Whether what the tasks share is an encoder of observations."""
+    own_batches: ClassVar[bool] = False
+    """Whether its batches are not of `task.unroll_length`; it checks the budget by itself."""
     saves_player: ClassVar[bool] = False
     """Whether a trained agent's file is a policy that `leap-rl play` can act with."""
 

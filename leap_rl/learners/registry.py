@@ -49,6 +49,13 @@ def declared(task: TaskConfig, agent: AgentConfig) -> type[Learner] | None:
     return None if is_own_learner(name) else _installed(name)
 
 
+def check_budget(task: TaskConfig, agent: AgentConfig) -> None:
+    """Raise ValueError for a budget of broken updates; learners with batches of their own do it."""
+    learner = declared(task, agent)
+    if learner is None or not learner.own_batches:
+        task.check_budget()
+
+
 def encoder_shared_by(
     task: TaskConfig, agent: AgentConfig
 ) -> tuple[EncoderSpec, tuple[int, ...]] | None:

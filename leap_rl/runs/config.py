@@ -11,7 +11,7 @@ from leap_rl.core.parsing import parse_options
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
-from leap_rl.learners.registry import declared
+from leap_rl.learners.registry import check_budget, declared
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.validation import ValidationConfig
 from leap_rl.tasks.config import TaskConfig
@@ -49,6 +49,7 @@ class _Options:
                 f"{task.num_envs}, the emulators that they share"
             )
         learner = declared(task, self.agent)
+        check_budget(task, self.agent)
         if learner is not None:
             # A frozen dataclass is set through object.
             object.__setattr__(self, "agent", learner.without_others(self.agent))

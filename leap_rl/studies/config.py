@@ -11,6 +11,7 @@ from leap_rl.core.machine import cores
 from leap_rl.core.parsing import options_given, parse_options, to_cli_args
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import check_budget
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
@@ -109,8 +110,8 @@ class StudyConfig:
                 " or the command line, or give numbers"
             )
         object.__setattr__(self, "task", replace(self.task, games=list(self.members)))
-        if self.agent_steps is not None:
-            self.new_agents_task()  # which refuses a budget that cannot be
+        check_budget(self.task, self.agent)
+        self.new_agents_task()  # which refuses a budget that cannot be
 
     def _check_members(self) -> None:
         refuse_without_episodes(self.task.kind)
@@ -211,6 +212,7 @@ class StudyConfig:
         budget = self.task.agent_steps if self.agent_steps is None else self.agent_steps
         try:
             task = replace(self.task, mix_games=False, agent_steps=budget)
+            check_budget(task, self.agent)
         except ValueError as error:
             raise ValueError(str(error).replace("task.agent_steps", "agent_steps", 1)) from None
         return replace(task, games=list(self.evaluated))

@@ -40,8 +40,6 @@ class TaskConfig(TaskOptions):
                 raise ValueError(
                     f"task.{name}: has no effect with task.kind = {self.kind}; leave it out"
                 )
-        if self.is_sized:
-            self._check_budget()
         games = [self.games] if isinstance(self.games, str) else list(self.games)
         # The one field that is derived; a frozen dataclass is set through object.
         object.__setattr__(self, "resolved_games", suite.resolve_games(games))
@@ -65,7 +63,10 @@ class TaskConfig(TaskOptions):
     def updates(self) -> int:
         return self.suite.updates(self)
 
-    def _check_budget(self) -> None:
+    def check_budget(self) -> None:
+        """Raise ValueError if the budget is known, and no whole number of updates."""
+        if not self.is_sized:
+            return
         each = self.agent_steps_per_update
         if self.agent_steps % each:
             below = self.agent_steps - self.agent_steps % each

@@ -277,6 +277,14 @@ def test_what_cannot_be_meant_is_refused(
     assert complaint in refused("train", *OPTIONS, *LOCALLY, "--agent.algorithm", *words)
 
 
+def test_a_budget_is_of_the_librarys_own_batches(tmp_path: Path, refused: Refused) -> None:
+    words = ["--agent.algorithm", "sb3:PPO", "--agent.sb3", '{"n_steps": 8, "batch_size": 8}']
+    assert "= 32 agent steps; take 64 or 96" in refused("train", *OPTIONS, *words, *LOCALLY)
+    argv = ["train", *OPTIONS, *words, *LOCALLY, "--task.agent_steps", "96"]
+    assert main([*argv, "--run_dir", str(tmp_path / "run")]) == 0
+    assert RunFolder(tmp_path / "run").read_state(2)["agent_steps"] == 2 * 96
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["A2C", "PPO"])
 def test_a_trainer_that_is_killed_costs_its_task_alone_and_no_bit(

@@ -49,7 +49,7 @@ def test_other_kinds_have_their_own_games() -> None:
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TaskConfig(**options)  # type: ignore[arg-type]
+        TaskConfig(**options).check_budget()  # type: ignore[arg-type]
 
 
 def test_the_emulators_settings_are_a_preset_and_what_differs() -> None:

@@ -34,6 +34,7 @@ class SB3(GameLearner):
     plays_own_vectors = False
     shares_convolutions = False
     repeats_batches = False
+    own_batches = True
 
     @classmethod
     def own_unroll_length(cls, agent: Mapping[str, Any]) -> int:
