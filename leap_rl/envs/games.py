@@ -129,8 +129,11 @@ class GymnasiumGames:
                 self._envs[index].close()
                 self._envs[index] = make_one(self._game)
             self._used[index] = True
-            observation, _ = self._envs[index].reset(seed=seed)
-            self._seen[index] = self._adapter.show(observation)
+            try:
+                observation, _ = self._envs[index].reset(seed=seed)
+                self._seen[index] = self._adapter.show(observation)
+            except (ValueError, OSError) as error:
+                raise failed(self._game, error) from error
 
     def step(
         self, actions: Actions, which: slice = slice(None)
@@ -138,12 +141,16 @@ class GymnasiumGames:
         rewards = np.zeros(len(actions))
         terminated, truncated = np.zeros((2, len(actions)), dtype=np.bool_)
         seen, show, take = self._seen[which], self._adapter.show, self._actions.take
-        for k, (env, action) in enumerate(zip(self._envs[which], actions.tolist(), strict=True)):
-            observation, reward, over, cut_off, _ = env.step(take(action))
-            rewards[k] = float(reward)
-            if over or cut_off:
-                terminated[k], truncated[k] = over, cut_off
-            seen[k] = show(observation)
+        pairs = zip(self._envs[which], actions.tolist(), strict=True)
+        try:
+            for k, (env, action) in enumerate(pairs):
+                observation, reward, over, cut_off, _ = env.step(take(action))
+                rewards[k] = float(reward)
+                if over or cut_off:
+                    terminated[k], truncated[k] = over, cut_off
+                seen[k] = show(observation)
+        except (ValueError, OSError) as error:
+            raise failed(self._game, error) from error
         return rewards, terminated, truncated
 
     def show(self, observations: Observations) -> None:
@@ -153,6 +160,25 @@ class GymnasiumGames:
     def close(self) -> None:
         for env in self._envs:
             env.close()
+
+
+class GameError(RuntimeError):
+    """An environment's own ValueError or OSError, its cause, which a traceback explains.
+
+    By itself it would pass for a mistake in the options, and be told in one line.
+    """
+
+
+def failed(game: str, error: ValueError | OSError) -> GameError:
+    """Return the error to raise from an environment's own."""
+    return GameError(f"task.games: {game!r} raised {type(error).__name__}: {error}")
+
+
+def failed_trial(game: str, error: Exception) -> ValueError:
+    """Return the one line of an environment that raised an error before a run began."""
+    cause = error.__cause__ if isinstance(error, GameError) else error
+    reason = f"{type(cause).__name__}: {cause}"
+    return ValueError(f"task.games: {game!r} failed when it was tried ({reason})")
 
 
 def make_games(game: str, *, count: int, remake: bool = False, palette: bool = False) -> Games:
@@ -281,8 +307,7 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
         fresh = _episode(game, remake=remake, palette=palette, after_another=False)
         used = _episode(game, remake=remake, palette=palette, after_another=True)
     except Exception as error:  # whatever somebody's own environment may raise
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"task.games: {game!r} failed when it was tried ({reason})") from error
+        raise failed_trial(game, error) from error
     if fresh == used:
         return
     if not remake and fresh == _episode(game, remake=remake, palette=palette, after_another=False):

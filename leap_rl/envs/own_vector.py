@@ -21,8 +21,11 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.games import (
     TRIED_AGENT_STEPS,
+    GameError,
     check_fits,
     episode_seed,
+    failed,
+    failed_trial,
     has_state,
     make_vector_env,
     random_actions,
@@ -70,13 +73,19 @@ class OwnVectorEnvs(RestorableEnvs):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
         own = None if seed is None else episode_seed(seed, 0, 0)
-        observations, _ = self._envs.reset(seed=own)
+        try:
+            observations, _ = self._envs.reset(seed=own)
+        except (ValueError, OSError) as error:
+            raise failed(self._game, error) from error
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         self._observations = self._shown(observations)
         return self._observations, {}
 
     def step(self, actions: Actions) -> Stepped:
-        observations, *parts, told = self._envs.step(self._actions.take_all(actions))
+        try:
+            observations, *parts, told = self._envs.step(self._actions.take_all(actions))
+        except (ValueError, OSError) as error:
+            raise failed(self._game, error) from error
         rewards = np.array(parts[0], dtype=np.float64)
         terminated, truncated = (np.array(part, dtype=np.bool_) for part in parts[1:])
         self._observations = self._shown(observations)
@@ -170,10 +179,9 @@ def check_vector_env(game: str, *, num_envs: int, shape: tuple[int, ...]) -> Non
     try:
         repeats, resumes = _trial(game, num_envs, shape)
     except Exception as error:  # whatever somebody's own environment may raise
-        if str(error).startswith("task.games: "):
+        if str(error).startswith("task.games: ") and not isinstance(error, GameError):
             raise
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"task.games: {game!r} failed when it was tried ({reason})") from error
+        raise failed_trial(game, error) from error
     if not repeats:
         raise ValueError(
             f"task.games: {game!r} does not repeat itself: the same seed and actions led "

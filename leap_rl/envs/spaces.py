@@ -11,18 +11,22 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from leap_rl.envs.gymnasium_config import LARGEST_OBSERVATION
 from leap_rl.envs.state import Actions, Observations
 
 MOST_ACTIONS = 2**16
 """Recorded actions are two bytes each."""
+MOST_CHANNELS, LEAST_PICTURE = 4, 16
+"""Of an image whose channels come first, and of its height and width."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservationAdapter:
     """How one environment's observations are shown to an agent.
 
-    * uint8 of two or three dimensions is an image, [H, W] or [H, W, C], shown as it is. Booleans
-      are too, as 0 and 255. An encoder scales all uint8 by 1/255, so that it sees 0 and 1.
+    * uint8 of two or three dimensions is an image, [H, W] or [H, W, C], shown as it is; one that
+      has its few channels first, as stacks of frames have, is shown as [H, W, C]. Booleans are
+      too, as 0 and 255. An encoder scales all uint8 by 1/255, so that it sees 0 and 1.
     * uint8 and booleans of one dimension are a vector of uint8, likewise.
     * Other numbers of one or two dimensions are a vector of float32, as they are.
     * One of n is a vector of n uint8, all 0 but one of 255.
@@ -61,13 +65,26 @@ class ObservationAdapter:
         if self.space.dtype == np.bool_:
             array = array.astype(np.bool_) * np.uint8(255)
         assert array.dtype == np.uint8, array.dtype
+        if has_channels_first(self.space):
+            array = np.moveaxis(array, -3, -1)
         return array.reshape(shape)
+
+
+def has_channels_first(space: Space[Any]) -> bool:
+    """Return whether an image is unmistakably [C, H, W]: at most 4 of a picture's size."""
+    shape = space.shape or ()
+    return len(shape) == 3 and shape[0] <= MOST_CHANNELS < LEAST_PICTURE <= min(shape[1:])
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
     """Return how observations of a space are shown; ValueError if they cannot be."""
+    size = int(space.n) if isinstance(space, Discrete) else math.prod(space.shape or (1,))
+    if not 1 <= size <= LARGEST_OBSERVATION:
+        raise ValueError(
+            f"has observations of {size:,} elements, and must have 1 to {LARGEST_OBSERVATION:,}"
+        )
     if isinstance(space, Discrete):
-        return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
+        return ObservationAdapter(space=space, shape=(size,), scaled=True)
     if not isinstance(space, Box) or not space.shape:
         raise ValueError(
             f"has observations {_told(space)}, and must have a Box or a Discrete; "
@@ -75,9 +92,11 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
         )
     scaled = space.dtype in (np.uint8, np.bool_)
     dimensions = len(space.shape)
-    length = (int(np.prod(space.shape)),)
+    length = (size,)
     if scaled and dimensions <= 3:
         shape = length if dimensions == 1 else (*space.shape, 1)[:3]
+        if has_channels_first(space):
+            shape = (*shape[1:], shape[0])
         return ObservationAdapter(space=space, shape=shape, scaled=True)
     if not scaled and dimensions <= 2:
         return ObservationAdapter(space=space, shape=length, scaled=False)
@@ -116,6 +135,8 @@ class ActionAdapter:
                 "gives them some"
             )
         self.num_actions = math.prod(space.shape)
+        if not self.num_actions:
+            raise ValueError(f"has actions {_told(space)}, of no number at all")
         self._low, self._high = space.low.astype(np.float64), space.high.astype(np.float64)
 
     def take(self, action: Any) -> Any:

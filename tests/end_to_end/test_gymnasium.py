@@ -41,6 +41,17 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_environments_own_error_is_no_mistake_in_the_options(
+    processes: str, tmp_path: Path
+) -> None:
+    games = ["--task.kind", "gymnasium", "--task.games", f"['{WALK}@terminates=7,breaks=99']"]
+    argv = ["learn", *games, TRUST, "--task.num_envs", "2", "--task.agent_steps", "400", *LOCALLY]
+    argv += ["--runtime.env_processes", processes, "--run_dir", str(tmp_path / "run")]
+    with pytest.raises(RuntimeError, match=r"own_games:Walk.* raised OSError: gone"):
+        main(argv)
+
+
 def test_every_meta_step_moves_the_shared_encoder(calm: Path) -> None:
     assert len(set(initializations(calm))) == 3
     config = RunFolder(calm).read_config()

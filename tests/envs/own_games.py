@@ -16,6 +16,7 @@ SPACES: dict[str, Space[Any]] = {
     "vector": Box(-np.inf, np.inf, (4,), np.float64),
     "pixels": Box(0, 255, (24, 20, 3), np.uint8),
     "gray": Box(0, 255, (24, 20), np.uint8),
+    "stack": Box(0, 255, (4, 24, 20), np.uint8),
     "planes": Box(0, 1, (10, 8, 5), np.bool_),
     "bits": Box(0, 1, (6,), np.bool_),
     "table": Box(-1, 1, (3, 2), np.float32),
@@ -43,7 +44,7 @@ class Walk(gymnasium.Env[Any, Any]):
         leaks: bool = False,
         wild: bool = False,
         continuous: bool = False,
-        breaks: bool = False,
+        breaks: int = 0,
     ) -> None:
         self.observation_space = SPACES[sees]
         self.action_space = Box(-2, 4, (1,)) if continuous else Discrete(3, start=first_action)
@@ -63,7 +64,7 @@ class Walk(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action)
         assert not self.count or self.count not in self.ends, "this episode is over"
-        if self.breaks:
+        if self.breaks and self.total >= self.breaks - 1:
             raise OSError("gone")
         self.action = float(action[0]) if self.continuous else action - self.first_action
         self.position += self.action - 1

@@ -126,9 +126,10 @@ def test_a_snapshot_is_restored_to_the_same_bits(
     games.close(), again.close()
 
 
-@pytest.mark.parametrize("sees", ["pixels", "gray", "planes", "bits", "table", "numbers"])
+@pytest.mark.parametrize("sees", ["pixels", "gray", "stack", "planes", "bits", "table", "numbers"])
 def test_every_kind_of_observation_has_a_snapshot(sees: str) -> None:
     shapes = {"pixels": (24, 20, 3), "gray": (24, 20, 1), "planes": (10, 8, 5), "numbers": (7,)}
+    shapes["stack"] = (24, 20, 4)
     shape, game = shapes.get(sees, (6,)), f"{WALK}@sees={sees},terminates=5"
     games, again = (walks(game, shape=shape) for _ in range(2))
     games.reset()

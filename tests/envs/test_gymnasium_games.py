@@ -52,8 +52,8 @@ def test_games_that_repeat_themselves_pass(game: str) -> None:
 
 
 def test_a_game_that_fails_is_named() -> None:
-    with pytest.raises(ValueError, match=r"@breaks=true' failed when it was tried \(OSError: gone"):
-        check_repeats(f"{WALK}@breaks=true", remake=False)
+    with pytest.raises(ValueError, match=r"@breaks=1' failed when it was tried \(OSError: gone"):
+        check_repeats(f"{WALK}@breaks=1", remake=False)
 
 
 def episode(env: gymnasium.Env[object, object], moves: list[int]) -> list[list[float]]:
@@ -97,6 +97,7 @@ def test_derived_constants_follow() -> None:
         ("vector", (4,), False),
         ("pixels", (24, 20, 3), True),
         ("gray", (24, 20, 1), True),
+        ("stack", (24, 20, 4), True),
         ("planes", (10, 8, 5), True),
         ("bits", (6,), True),
         ("table", (6,), False),
@@ -127,6 +128,11 @@ def test_what_is_seen() -> None:
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     seen = adapter_of(Box(0, 255, (2, 3), np.uint8)).show(pixels)
     assert seen[..., 0].tolist() == pixels.tolist()
+    stack = np.arange(4 * 16 * 17, dtype=np.uint8).reshape(4, 16, 17)
+    seen = adapter_of(Box(0, 255, stack.shape, np.uint8)).show(stack)
+    assert [seen[..., frame].tolist() for frame in range(4)] == stack.tolist()
+    small = np.zeros((4, 10, 10), dtype=np.uint8)  # rows and columns, for all that is known
+    assert adapter_of(Box(0, 255, small.shape, np.uint8)).show(small).shape == small.shape
 
 
 @pytest.mark.parametrize(
@@ -141,6 +147,8 @@ def test_what_is_seen() -> None:
         ),
         (Box(0, 1, (2, 2, 2, 2), np.uint8), r"observations Box of uint8 \[2, 2, 2, 2\]; images"),
         (Box(0, 1, ()), r"observations Box of float32 \[\], and must"),
+        (Box(0, 1, (0,)), "observations of 0 elements, and must have 1 to 4,194,304"),
+        (Discrete(2**36), "observations of 68,719,476,736 elements, and must have 1 to 4,194,304"),
     ],
 )
 def test_what_cannot_be_seen_is_told(space: object, message: str) -> None:
@@ -168,6 +176,7 @@ def test_actions() -> None:
         (MultiBinary(3), "actions MultiBinary, and must have a Discrete or a Box of floats"),
         (Box(0, 9, (2,), np.int64), r"actions Box of int64 \[2\], and must have a Discrete or"),
         (Box(0, np.inf, (2,)), r"actions Box of float32 \[2\] without bounds"),
+        (Box(0, 1, (0,)), r"actions Box of float32 \[0\], of no number at all"),
     ],
 )
 def test_actions_that_cannot_be_taken_are_told(space: Space[Any], message: str) -> None:
