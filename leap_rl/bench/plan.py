@@ -58,6 +58,7 @@ def plan_run(
     rates: Mapping[str, float],
     *,
     agent_steps: int,
+    unit: str = "agent_steps",
     batch_size: int,
     meta_steps: int,
     trainers: int,
@@ -68,8 +69,9 @@ def plan_run(
     """Predict a run's time; return the metrics by name, a meta-step's of one without validation.
 
     `rates` are agent steps a second of one trainer, by game; a batch is assumed to consist of these
-    games in equal parts. A task has `agent_steps`, and a trainer takes as many cores as it has
-    environment processes. `validations` meta-steps have so many `validation_tasks` more.
+    games in equal parts. A task has `agent_steps`, which are examples if `unit` says so, and a
+    trainer takes as many cores as it has environment processes. `validations` meta-steps have so
+    many `validation_tasks` more.
     """
     most_tasks = batch_size + validation_tasks
     validated_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))
@@ -84,6 +86,7 @@ def plan_run(
         "cores": trainers * env_processes,
         "batch_size": batch_size,
         "meta_steps": meta_steps,
+        "unit": unit,
         "agent_steps_per_task": agent_steps,
         "agent_steps_per_s_per_trainer": {game: round(rate, 1) for game, rate in rates.items()},
         "rounds_per_meta_step": -(-batch_size // trainers),
@@ -137,7 +140,7 @@ def table(metrics: Mapping[str, Any]) -> str:
     trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
         f"{metrics['meta_steps']} meta-steps of {batch} tasks, "
-        f"{metrics['agent_steps_per_task']:,} agent steps each, on {trainers} trainers "
+        f"{metrics['agent_steps_per_task']:,} {_words(metrics['unit'])} each, on {trainers} trainers "
         f"and {metrics['cores']} cores:",
         "",
         f"  {metrics['hours']:>12,.1f} hours",
@@ -161,17 +164,21 @@ def table(metrics: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def assumptions(rates: Mapping[str, float], *, given: bool) -> list[str]:
+def assumptions(rates: Mapping[str, float], *, unit: str, given: bool) -> list[str]:
     """Return the assumptions of a plan, one a line; ``given`` says that nothing was measured."""
     lines = ["the server, snapshots and the cluster's start take no time"]
     if given:
         (rate,) = rates.values()
-        return [f"every trainer makes {rate:,.0f} agent steps/s in any game, as given", *lines]
+        return [f"every trainer makes {rate:,.0f} {_words(unit)}/s in any game, as given", *lines]
     speeds = ", ".join(f"{game} {rate:,.0f}" for game, rate in rates.items())
     return [
-        f"one trainer makes, in agent steps/s: {speeds}; other games are like these",
+        f"one trainer makes, in {_words(unit)}/s: {speeds}; other games are like these",
         f"every core is like one of this machine ({processor_kind()}, {cores()} cores), on which "
         "an agent was measured alone for seconds; `leap-rl bench throughput` measures several",
         "policies are as fast late in training as at its start",
         *lines,
     ]
+
+
+def _words(unit: str) -> str:
+    return unit.replace("_", " ")

@@ -12,6 +12,7 @@ from leap_rl.core.parsing import parse
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import tell
 from leap_rl.runs.invocation import Invocation
+from leap_rl.tasks.config import TaskConfig
 
 MEASURED_GAMES = 3
 """Games of a config that are measured for a plan; games differ in speed by a factor of two."""
@@ -66,8 +67,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = bench_parser(PlanConfig, program="leap-rl plan")
     config = parse(parser, PlanConfig, argv, trusts_imports=call.trusts_imports)
-    if not config.task.is_sized:
-        config = replace(config, task=config.task.suite.resolve(config.task))
+    config = replace(config, task=_resolved(config.task))
 
     from leap_rl.bench import plan
 
@@ -75,13 +75,15 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     rates = _measured_rates(config) if given is None else {"any game": given}
     every, validation = config.validation.every_meta_steps, {}
     if every is not None:
-        games = config.validation.of(config.task).resolved_games
+        games = _resolved(config.validation.of(config.task)).resolved_games
         validation = {
             "validations": -(-config.meta.meta_steps // every),
             "validation_tasks": config.validation.agents * len(games),
         }
+    unit = config.task.suite.unit
     metrics = plan.plan_run(
         rates,
+        unit=unit,
         agent_steps=config.task.suite.budget(config.task),
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
@@ -89,9 +91,15 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         env_processes=config.runtime.own_env_processes,
         **validation,
     )
-    metrics["assumed"] = plan.assumptions(rates, given=given is not None)
+    metrics["assumed"] = plan.assumptions(rates, unit=unit, given=given is not None)
     print_metrics(metrics, plan.table, argv)
     return 0
+
+
+def _resolved(task: TaskConfig) -> TaskConfig:
+    """Return the task with the sizes that its games tell, and the games that its data tells."""
+    is_known = task.is_sized and task.resolved_games
+    return task if is_known else task.suite.resolve(task)
 
 
 def _measured_rates(config: PlanConfig) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from leap_rl.learners.learner import Learner
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
 from tests.commands import Refused
+from tests.tasks.image_sets import write_idx
 
 
 def json_of(words: str) -> dict[str, Any]:
@@ -182,6 +184,28 @@ def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> 
     assert "on 12 trainers and 48 cores" in capsys.readouterr().out
 
 
+def test_a_pool_of_images_is_planned_by_the_sets_in_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("mnist", "fashion"):
+        write_idx(tmp_path / name)
+    seen: list[str] = []
+
+    def measure(learner: Learner, method: Method, game: str, seconds: float) -> float:
+        seen.append(game)
+        return 100.0
+
+    monkeypatch.setattr("leap_rl.bench.plan.agent_steps_per_s", measure)
+    words = f"plan --task.kind images --task.data {tmp_path} --task.images.batch_size 10 "
+    words += "--task.images.updates 3 --validation.every_meta_steps 50 --validation.games all"
+    assert main(words.split()) == 0
+    text = capsys.readouterr().out
+    assert sorted(seen) == ["fashion", "mnist"]
+    assert "tasks, 30 examples each" in text
+    assert "one trainer makes, in examples/s: " in text
+    assert "2 of the meta-steps have 2 tasks more" in text
+
+
 def test_games_are_measured_as_the_config_sets_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,6 +256,10 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
         ("--agent_steps_per_s 0", ["agent_steps_per_s = 0.0", "greater than 0"]),
         ("--runtime.kind local --trainers 2", ["trainers = 2", "local", "ray"]),
         ("--seconds -1", ["seconds = -1.0"]),
+        (
+            "--task.kind images --task.data /nonexistent --agent_steps_per_s 100",
+            ["task.data = /nonexistent"],
+        ),
         ("--task.kind gymnasium --task.games [No-v0]", ["task.games: 'No-v0' cannot be made"]),
         ("--meta.meta_stepps 3", ["meta.meta_stepps", "meta.meta_steps"]),
     ],
