@@ -67,6 +67,9 @@ def run(
             ("task.atari.", "atari."),
             ("task.gymnasium.", "gymnasium."),
             ("task.games:", "game:"),
+            ("task.atari:", "atari:"),
+            ("task.gymnasium:", "gymnasium:"),
+            ("with task.kind = ", "on games of the kind "),
         ):
             message = message.replace(of_a_run, own)
         raise ValueError(message) from error

@@ -40,6 +40,15 @@ def test_waiting_for_environment_processes_is_emulation() -> None:
     assert all(taken_us > -0.5 * asleep_us for taken_us in split.values()), split
 
 
+def test_a_game_of_atari_has_its_preset_however_it_is_spelled() -> None:
+    for game in ("UpNDown", "ALE/UpNDown-v5", "up_n_down@difficulty=1"):
+        config = ThroughputConfig(game=game, atari=AtariConfig(preset="noframeskip"))
+        assert config.task.kind == "atari"
+        assert config.task.resolved_games[0].startswith("up_n_down")
+        assert config.atari_resolved == AtariConfig(preset="noframeskip").resolved()
+    assert ThroughputConfig(game="MinAtar/Breakout-v1").task.kind == "gymnasium"
+
+
 @pytest.mark.parametrize("game", ["MinAtar/Breakout-v1", "CartPole-v1"])
 def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
     config = ThroughputConfig(game=game, envs=4)

@@ -79,7 +79,15 @@ def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for()
         ("throughput --game CartPoll-v1", [": game: 'CartPoll-v1' cannot be made", "CartPole"]),
         ("throughput --game MinAtar/Pong-v1", [": game: 'MinAtar/Pong-v1'", "Breakout"]),
         ("throughput --game A-v0@x", [": game: ", "NAME@key=value"]),
-        ("throughput --game CartPole-v1 --atari.preset machado", [": task.atari: has no effect"]),
+        (
+            "throughput --game CartPole-v1 --atari.preset machado",
+            [": atari: has no effect on games of the kind gymnasium"],
+        ),
+        (
+            "throughput --game ALE/Pong-v5 --gymnasium.remake true",
+            [": gymnasium: has no effect on games of the kind atari"],
+        ),
+        ("throughput --game ALE/Pong-v5@mode=7", [": game: 'pong@mode=7'", "its modes are 0, 1"]),
         ("throughput --game CartPole-v1 --agent.encoder nature", ["agent.encoder = nature"]),
         ("throughput --game pong --env_processes 0", ["env_processes = 0", "at least 1"]),
         (
