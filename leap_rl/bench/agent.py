@@ -23,6 +23,7 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.emulator import Emulator
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.games import random_actions
+from leap_rl.envs.normalized import NormalizedVector
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
@@ -129,7 +130,10 @@ class BenchAgent:
         self.task.start(tasks.random_initialization(derive_seed(index, Purpose.INITIALIZATION)))
         self.path: GradientPath = method.start(task.learner.shared.clone(), borrow=True)
         self._unroll = config.unroll_length
-        self._envs = self.task.envs._envs
+        games = self.task.envs
+        if isinstance(games, NormalizedVector):
+            games = games._games
+        self._envs = games._envs
         self._has_emulators = config.suite.frames_per_agent_step(config) > 0
         self.env_processes: list[int] = []
         if isinstance(self._envs, WorkerEnvs):

@@ -8,6 +8,7 @@ import pytest
 from leap_rl.bench.agent import BenchAgent, Stopwatch, make_limit
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.envs.atari.settings import AtariConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.leap import Leap
 
 ASLEEP_S = 0.05
@@ -59,6 +60,14 @@ def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
     window = make_limit(config, 0).run(0.1)
     assert window.agent_steps % 4 == 0
     assert window.agent_steps_per_s > agent.run(0.1).agent_steps_per_s
+
+
+def test_observations_that_are_standardised_have_a_split() -> None:
+    config = ThroughputConfig(
+        game="CartPole-v1", envs=4, agent=AgentConfig(normalize_observations=True)
+    )
+    agent = BenchAgent(config.task, config.agent, method=Leap())
+    assert agent.split(0.1)["emulation"] > 0
 
 
 def test_ignored_actions_are_no_agent_steps() -> None:
