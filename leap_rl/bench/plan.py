@@ -140,8 +140,8 @@ def table(metrics: Mapping[str, Any]) -> str:
     trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
         f"{metrics['meta_steps']} meta-steps of {batch} tasks, "
-        f"{metrics['agent_steps_per_task']:,} {_words(metrics['unit'])} each, on {trainers} trainers "
-        f"and {metrics['cores']} cores:",
+        f"{metrics['agent_steps_per_task']:,} {_words(metrics['unit'])} each, on {trainers} "
+        f"trainers and {metrics['cores']} cores:",
         "",
         f"  {metrics['hours']:>12,.1f} hours",
         f"  {metrics['core_hours']:>12,.1f} core-hours, "

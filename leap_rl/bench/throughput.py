@@ -25,6 +25,7 @@ from leap_rl.bench.roofline import Rate, roofline
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, descendants
+from leap_rl.learners.a2c.learner import A2C
 from leap_rl.learners.registry import make_learner
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
@@ -54,7 +55,7 @@ def measure(
 
     Raises:
         ValueError: This machine lacks the device, or the units of the precision; or there is no
-            such Gymnasium environment, or the encoder does not fit it.
+            such Gymnasium environment, or the encoder does not fit it; or who learns is not a2c.
         RunFailedError: A process died.
     """
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
@@ -62,6 +63,11 @@ def measure(
     peaks: list[Rate] = []
     splits: list[dict[str, float]] = []
     tasks = make_learner(task=config.task, agent=config.agent)
+    if not isinstance(tasks, A2C):
+        raise ValueError(
+            f"agent.algorithm = {config.agent.algorithm}: a2c alone is measured; `leap-rl plan` "
+            "measures others"
+        )
     tasks.check_machine()
     tasks.shared_layout()  # raises here, once, if the encoder does not fit
     trainers, game = config.trainers_counted, config.task.resolved_games[0]

@@ -100,6 +100,8 @@ def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for()
         ("throughput --game pong --envs 0", ["envs = 0", "at least 1"]),
         ("throughput --game pong --unroll 0", ["unroll = 0", "at least 1"]),
         ("throughput --game pong --sconds 1", ["sconds", "no such option", "seconds"]),
+        ("throughput --game pong --agent.algorithm sb3:PPO", ["= sb3:PPO: a2c alone", "plan"]),
+        ("throughput --game pong --agent.algorithm classifier", ["= classifier: a2c alone"]),
         ("throughput --game pong --agent.lr 0", ["agent.lr = 0.0"]),
     ],
 )
