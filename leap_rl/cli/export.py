@@ -16,6 +16,7 @@ from leap_rl.core.lines import say
 from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.version import __version__
+from leap_rl.evaluation.results import Training
 from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.networks.custom import check_trust
@@ -126,7 +127,8 @@ def export(
     if one.run is None or one.file is None:
         raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
     run = open_run(one.run)
-    config = read_run(run).config
+    loaded = read_run(run)
+    config = loaded.config
     assert meta_trains(config), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
     if config.agent.encoder == LIBRARYS_OWN:
@@ -154,6 +156,8 @@ def export(
     number = int(one.file.parent.name)
     data = read_given(one.file, LARGEST)
     sha256 = hashlib.sha256(data).hexdigest()
+    agent_steps = run.read_state(number)["agent_steps"]
+    trained = one.trained or Training(agent_steps=agent_steps, games=config.task.resolved_games)
     evaluated = [_evaluated(path, one.given, sha256, config) for path in evaluations]
     encoder, observation_shape = shared
     card = Card(
@@ -164,9 +168,9 @@ def export(
         observation_shape=observation_shape,
         share=config.agent.share,
         method=config.meta.method,
-        games=config.task.resolved_games,
+        games=trained.games,
         meta_steps=number,
-        agent_steps=run.read_state(number)["agent_steps"],
+        agent_steps=int(trained.agent_steps),
         seed=config.seed,
         leap_rl=__version__,
         sha256=sha256,
@@ -181,13 +185,17 @@ def export(
     network = onnx_of(encoder_of(card, data), card.observation_shape) if to_onnx else None
     make_folder(out)
     write_atomically(out / INITIALIZATION, data)
-    write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
+    options = _options_of(config)
+    start = config.meta.init
+    if not start.startswith(("random", "pretrained:", "hf://")):  # a place on this machine
+        options["meta"]["init"] = f"sha256:{loaded.header.init_sha256}"
+    write_atomically(out / OPTIONS, plain_yaml.dump(options).encode())
     write_atomically(out / CARD, card_text.encode())
     if network is not None:
         write_atomically(out / ONNX, network)
 
 
-def _options_of(config: Config) -> Mapping[str, Any]:
+def _options_of(config: Config) -> dict[str, Any]:
     """Return the defining options, with device and precision left to the next machine."""
     options = to_mapping(config)
     for name in OPERATIONAL - {"meta.meta_steps"}:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.evaluation.results import Training
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown, tell
 from leap_rl.runs.header import (
@@ -43,7 +44,7 @@ def create_run(config: Config) -> LoadedRun:
             initialization does not fit.
     """
     tasks, kind = make_tasks(config), kind_of(config)
-    init, init_sha256, sources = kind.init(config), None, []
+    init, init_sha256, sources, before = kind.init(config), None, [], None
     seed = derive_seed(config.seed, Purpose.INITIALIZATION)
     if init == "random":
         theta0 = tasks.random_initialization(seed)
@@ -59,7 +60,7 @@ def create_run(config: Config) -> LoadedRun:
             raise ValueError(said.replace("init", config.init_option, 1)) from None
         if found.mix is not None:
             theta0 = mixed(theta0, drawn, found.mix)
-        sources = [found.path]
+        sources, before = [found.path], found.trained
         init = found.option  # the same bytes for good: a file, or a commit on the hub
     config = kind.with_init(config, init)
     factory = cast(MetaTrainingFactory | LearningFactory, kind.plan(config))
@@ -68,6 +69,7 @@ def create_run(config: Config) -> LoadedRun:
         lambda folder: factory.write_first_checkpoint(folder, theta0),
         init_sha256=init_sha256,
         sources=sources,
+        before=before,
     )
 
 
@@ -88,6 +90,7 @@ def make_run(
     init_sha256: str | None,
     sources: Iterable[str | Path],
     origin: Origin | None = None,
+    before: Training | None = None,
 ) -> LoadedRun:
     """Make a run's folder: its first checkpoint and its config.
 
@@ -97,6 +100,7 @@ def make_run(
         init_sha256: See `RunHeader`.
         sources: The files of the initializations that it starts from.
         origin: What a fork starts from.
+        before: See `RunHeader`.
 
     Raises:
         ValueError: The folder holds a run already, cannot be written, or is a URL that cannot be,
@@ -107,6 +111,7 @@ def make_run(
         init_sha256=init_sha256,
         made_by=(versions_here(config, meta_step=origin.at if origin else 0),),
         origin=origin,
+        before=before,
     )
     if config.run_dir is None:
         folder = new_folder("fork" if origin else config.command)

@@ -14,6 +14,7 @@ from typing import Any
 from leap_rl.core.determinism import processor_kind
 from leap_rl.core.parsing import flatten, parse_options
 from leap_rl.core.version import __version__
+from leap_rl.evaluation.results import Training
 from leap_rl.learners.registry import declared, package_of
 from leap_rl.runs.config import COMMANDS, Config
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
@@ -126,6 +127,8 @@ class RunHeader:
     """Of the file that the encoder starts from, if any; of several, in order, with commas, and of
     several in one group with pluses. `@mix=0.5` after it says a share less than all of it."""
     origin: Origin | None = None
+    before: Training | None = None
+    """What its start was trained on, where that is learned and known; see `LoadedRun.trained`."""
     made_by: tuple[Mapping[str, Any], ...]
     """The versions that worked on the run, each from a meta-step on; the newest last."""
 
@@ -155,6 +158,27 @@ class LoadedRun:
         """The leap_rl that made it."""
         return f"leap_rl {self.header.made_by[0]['leap_rl']}"
 
+    def trained(self, number: int, agent_steps: int) -> Training | None:
+        """Return what made a version: what the run learned, after what made its start.
+
+        Args:
+            number: The version's.
+            agent_steps: Of the run's own agents until then, a fork's parent's among them.
+
+        Returns:
+            None where it is not known: of a start that was learned elsewhere, or if an older
+            leap_rl made a run that does not begin at random.
+        """
+        head = self.header
+        before = head.before
+        if before is None and head.origin is None and head.init_sha256 is None:
+            before = Training(agent_steps=0, games=())
+        if before is None:
+            return None
+        own = self.config.task.resolved_games if number > head.first_checkpoint else ()
+        games = tuple(dict.fromkeys((*before.games, *own)))
+        return Training(agent_steps=before.agent_steps + agent_steps, games=games)
+
     @property
     def options(self) -> dict[str, Any]:
         """The config's options, nested, as they are stored."""
@@ -170,6 +194,8 @@ class LoadedRun:
     def write(self) -> None:
         """Write what it takes to resume or to repeat the run; the folder's lock must be held."""
         head = {"format": FORMAT, "command": self.config.command, **asdict(self.header)}
+        if (before := self.header.before) is not None:
+            head["before"] = {**asdict(before), "games": list(before.games)}
         self.folder.write_config({**head, "made_by": list(self.header.made_by), **self.options})
 
 
@@ -248,6 +274,9 @@ def _pop_header(options: dict[str, Any], folder: RunFolder) -> RunHeader:
     head = {one.name: options.pop(one.name, None) for one in fields(RunHeader)}
     try:
         origin = None if head["origin"] is None else dataclass_from_json(Origin, head["origin"])
+        if (before := head["before"]) is not None:
+            before = {**before, "games": tuple(before["games"])}
+            before = dataclass_from_json(Training, before)
         made_by = tuple(
             {**versions, "leap_rl": versions["leap_rl"]} for versions in head["made_by"]
         )
@@ -261,11 +290,12 @@ def _pop_header(options: dict[str, Any], folder: RunFolder) -> RunHeader:
             raise TypeError
     except (TypeError, KeyError):
         raise ValueError(
-            f"{folder.config_path}: is not as leap-rl wrote it: origin or made_by cannot be"
+            f"{folder.config_path}: is not as leap-rl wrote it: origin, before or made_by cannot be"
         ) from None
     return RunHeader(
         fingerprint=str(head["fingerprint"]),
         init_sha256=head["init_sha256"],
         made_by=made_by,
         origin=origin,
+        before=before,
     )

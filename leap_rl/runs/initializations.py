@@ -137,7 +137,8 @@ def own_start(group: FoundGroup) -> FoundGroup:
     """Return the random starts of a group's runs: their version 0.
 
     Raises:
-        ValueError: One is a file that lies in no run, or its run has no version 0.
+        ValueError: One is a file that lies in no run, or its run has no version 0, or begins at a
+            learned start.
         RunFolderError: A run's folder is damaged.
     """
     runs = []
@@ -146,6 +147,11 @@ def own_start(group: FoundGroup) -> FoundGroup:
             raise ValueError(
                 f"own_start = true: {one.given} lies in no run, so its start is not known; name "
                 "a run"
+            )
+        if read_run(open_run(one.run)).header.init_sha256 is not None:
+            raise ValueError(
+                f"own_start = true: the run of {one.given} begins at a learned start (meta.init), "
+                "which is no random one; leave one out"
             )
         runs.append(find_initialization(f"{one.run}@0"))
         if runs[-1].path == one.path:
@@ -279,8 +285,8 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     )
 
 
-def _check(run: LoadedRun, number: int) -> Training:
-    """Return what made a version.
+def _check(run: LoadedRun, number: int) -> Training | None:
+    """Return what made a version; none where it is not known.
 
     Raises:
         RunFolderError: It is damaged, or another run's.
@@ -288,10 +294,9 @@ def _check(run: LoadedRun, number: int) -> Training:
     state = run.folder.read_state(number)
     run.folder.refuse_foreign(state, run.header.fingerprint)
     run.folder.read_file(INITIALIZATION, state)
-    games = run.config.task.resolved_games if number else ()
     if "agent_steps" not in state:
         raise RunFolderError(f"{run.folder.checkpoint(number)}: is of no meta-training run")
-    return Training(agent_steps=state["agent_steps"], games=games)
+    return run.trained(number, state["agent_steps"])
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:

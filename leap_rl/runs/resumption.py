@@ -185,6 +185,7 @@ def create_fork(
             initialization_sha256=sums[INITIALIZATION],
             optimizer_sha256=sums[OUTER_OPTIMIZER],
         ),
+        before=run.trained(at, 0),
     )
     if not keep_optimizer:
         tell(f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch")

@@ -221,6 +221,13 @@ def test_the_groups_of_two_unnamed_runs_have_names_and_starts_of_their_own(
     }
 
 
+def test_a_learned_start_is_no_random_one(trained: Path, tmp_path: Path, refused: Refused) -> None:
+    run, started = tmp_path / "run", ["--meta.init", str(trained), *LOCALLY]
+    assert main(["train", *CATCH, *META, *started, "--run_dir", str(run)]) == 0
+    line = refused("evaluate", "--init", run, "--games", "catch", "--own_start", "true")
+    assert f"own_start = true: the run of {run} begins at a learned start" in line
+
+
 def theta0_of(run: Path, version: int) -> Tensor:
     files, _ = RunFolder(run).read_checkpoint(version)
     layout = make_tasks(read_run(RunFolder(run)).config).shared_layout()

@@ -238,6 +238,14 @@ def test_a_run_may_begin_at_another_ones_by_its_name(folders: Path, tmp_path: Pa
     stored = read_run(RunFolder(tmp_path / "run")).config
     assert isinstance(stored, TrainConfig)
     assert stored.meta.init == str(file)
+    # The folder goes elsewhere, without places on this machine, and with what came before.
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
+    options = yaml.safe_load((tmp_path / "out" / OPTIONS).read_text())
+    assert options["meta"]["init"] == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    before, after = (find_initialization(str(one)).trained for one in (file, tmp_path / "out"))
+    assert before is not None
+    assert after is not None
+    assert after.agent_steps == before.agent_steps + stored.task.agent_steps
 
 
 @pytest.mark.parametrize("command", ["evaluate", "learn"])

@@ -16,6 +16,7 @@ from leap_rl.cli import main
 from leap_rl.runs import header
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import differences, versions_here
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
@@ -142,7 +143,9 @@ def test_a_folder_of_an_older_leap_rl_is_refused_before_its_options_are_read(
     )
 
 
-@pytest.mark.parametrize("head", [{"made_by": 3}, {"made_by": [3]}, {"origin": {"at": 0}}])
+@pytest.mark.parametrize(
+    "head", [{"made_by": 3}, {"made_by": [3]}, {"origin": {"at": 0}}, {"before": {}}]
+)
 def test_a_head_that_cannot_be_is_one_line(
     run: Path, head: dict[str, object], refused: Refused
 ) -> None:
@@ -231,6 +234,28 @@ def test_a_fork_says_where_it_comes_from_and_is_a_run_of_its_own(
     }
     assert [versions["meta_step"] for versions in config["made_by"]] == [3]
     assert config["fingerprint"] != RunFolder(finished).read_config()["fingerprint"]
+
+
+def trained_by(init: str) -> tuple[float, set[str]] | None:
+    trained = find_initialization(init).trained
+    return None if trained is None else (trained.agent_steps, set(trained.games))
+
+
+def test_what_a_start_was_trained_on_counts_in_what_begins_there(tmp_path: Path) -> None:
+    one, fewer = ["--task.games", '["bowl_1"]'], ["--meta.batch_size", "1"]
+    parent, forked, begun = (tmp_path / name for name in ("parent", "forked", "begun"))
+    train = ["train", *BOWLS, *fewer, "--meta.meta_steps"]
+    assert main([*train, "3", "--task.games", '["bowl_0"]', "--run_dir", str(parent)]) == 0
+    assert fork(parent, 2, forked, *one) == 0
+    start = ["--meta.init", f"{forked}@3", "--task.games", '["bowl_2"]']
+    assert main([*train, "1", *start, "--run_dir", str(begun)]) == 0
+    assert trained_by(f"{parent}@0") == (0, set())
+    assert trained_by(f"{forked}@2") == trained_by(f"{parent}@2") == (80, {"bowl_0"})
+    assert trained_by(f"{forked}@3") == (120, {"bowl_0", "bowl_1"})
+    assert trained_by(f"{begun}@0") == trained_by(f"{forked}@3")
+    assert trained_by(str(begun)) == (160, {"bowl_0", "bowl_1", "bowl_2"})
+    change_config(begun, before=None)  # as an older leap_rl left it
+    assert trained_by(str(begun)) is None
 
 
 def test_a_fork_can_be_stopped_resumed_extended_and_forked(finished: Path, tmp_path: Path) -> None:

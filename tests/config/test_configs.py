@@ -207,7 +207,9 @@ def test_a_configs_algorithm_is_changed_by_one_word(name: str, algorithm: str) -
             )
 
 
-def test_a_config_of_train_serves_learn_but_its_errors_stay() -> None:
+def test_a_config_of_train_serves_learn_but_its_errors_stay(tmp_path: Path) -> None:
+    (tmp_path / "dotted.yaml").write_text("seed: 4\nmeta.meta_steps: 3\n")
+    assert LearnConfig.from_yaml(tmp_path / "dotted.yaml").seed == 4
     assert LearnConfig.from_yaml("minatar").task == TrainConfig.from_yaml("minatar").task
     with pytest.raises(ValueError, match=r"meta\.batch_size: no such option"):
         LearnConfig.from_yaml("minatar", {"meta.batch_size": 4})
