@@ -148,7 +148,7 @@ def _rows(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:
                 yield f"{where}: has the row of meta-step {row['values'].get('meta_step')}"
             elif logged.get(number - 1, row["values"]) != row["values"]:
                 yield f"{path}: its row of meta-step {number - 1} is not that of {where}"
-            elif number - 1 not in logged and number - 1 < max(logged, default=0):
+            elif number - 1 not in logged and any((step or 0) >= number for step in logged):
                 yield (
                     f"{path}: lacks the row of meta-step {number - 1}; delete the file, and a "
                     "resume writes it again"

@@ -213,7 +213,7 @@ class AgentConfig:
     """Standardise observations that are vectors: each number less its running mean, over its
     running deviation, clipped to [-10, 10] (docs/environments.md). The statistics are those of what
     the agent itself has seen, and no part of the initialization. Not for images, nor with
-    rllib:PPO."""
+    rllib:PPO or loops of your own."""
 
     max_grad_norm: AutoFloat = "auto"
     """The gradient that an update descends is scaled down to this norm where it is longer; the

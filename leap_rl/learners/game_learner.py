@@ -45,6 +45,11 @@ class GameLearner(Learner):
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
         super().check(task, agent, env_processes)
         assert isinstance(task.suite, GameSuite), "refused"
+        if lacks := sorted({"encoder", "initial_weights"} - {*cls.options}):
+            raise ValueError(
+                f"agent.algorithm = {cls.name}: its options lack {', '.join(lacks)}, which every "
+                "GameLearner reads"
+            )
         if agent.share == "convolutions" and not cls.shares_convolutions:
             raise ValueError(
                 f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "

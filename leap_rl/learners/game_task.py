@@ -132,7 +132,11 @@ class PolicyTask(GameTask):
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(learner, spec)
         self.agent = agent = learner.agent_config
-        assert agent.reward_clip != "auto"
+        if agent.reward_clip == "auto":
+            raise ValueError(
+                f"agent.algorithm = {learner.name}: its options lack reward_clip, which "
+                "every PolicyTask reads"
+            )
         self._clip = agent.reward_clip
         self.network = ActorCritic(
             agent.encoder_spec,

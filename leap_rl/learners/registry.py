@@ -137,6 +137,10 @@ def _checked(algorithm: str, found: object) -> type[Learner]:
             f"agent.algorithm = {algorithm}: {found!r} must be a class of "
             f"leap_rl.learners.learner.Learner, or a function of {', '.join(ARGUMENTS)}"
         )
+    lacks = sorted(getattr(found, "__abstractmethods__", ()))
+    lacks += [name for name in ("name", "learns", "options") if not hasattr(found, name)]
+    if lacks:
+        raise ValueError(f"agent.algorithm = {algorithm}: {found!r} lacks {', '.join(lacks)}")
     return found
 
 

@@ -106,7 +106,7 @@ def _check_options(run: LoadedRun, config: Config) -> None:
         value, made = (options.get(name, "left out") for options in (after, before))
         if value != made:
             way_out = "make a new run instead"
-            if meta_trains(config):
+            if meta_trains(run.config):
                 at = min(max(run.folder.checkpoints(), default=0), run.config.meta.meta_steps - 1)
                 trust = trusting(config.imports)
                 fork = f"{program()} fork {quoted(run.folder)} --at {at} --{name} ...{trust}"

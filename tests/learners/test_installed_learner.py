@@ -14,6 +14,7 @@ import torch
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.learners import registry
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
@@ -78,11 +79,30 @@ def test_it_is_unknown_until_it_is_installed() -> None:
         ("rllib:DQN", r"algorithm = 'rllib:DQN': must be one of a2c, rllib:PPO"),
         ("math:sqrt", r"math:sqrt: .* must be a class of leap_rl\.learners\.learner\.Learner"),
         ("math:nothing", "cannot load math:nothing: AttributeError"),
+        (f"{__name__}:Nameless", "Nameless'> lacks __call__, name"),
     ],
 )
 def test_what_is_no_learner_is_refused_in_a_line(algorithm: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(0, algorithm=algorithm)
+
+
+class Nameless(GameLearner):
+    pass
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("left_out", ["initial_weights", "reward_clip"])
+def test_an_option_that_all_read_cannot_be_left_out(
+    left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reinforce = registry._installed("reinforce")
+    options = tuple(name for name in reinforce.options if name != left_out)
+    monkeypatch.setattr(reinforce, "options", options)
+    task = TaskConfig(kind="gymnasium", games=[GAME])
+    with pytest.raises(ValueError, match=f"reinforce: its options lack {left_out}, which every"):
+        reinforce.check(task, AgentConfig(algorithm="reinforce"), 1)
+        make(0)
 
 
 @pytest.mark.usefixtures("installed")

@@ -142,6 +142,18 @@ def test_an_encoder_of_ours_says_how_many_features_it_has_too() -> None:
     assert task.named_parameters()["1.weight"].shape == (2, 64)
 
 
+class Torchvisions(torch.nn.Sequential):
+    def __init__(self, observation_shape: tuple[int, ...]) -> None:
+        super().__init__(torch.nn.Linear(observation_shape[0], 3))
+        self.features = torch.nn.ReLU()
+
+
+def test_an_encoders_own_features_are_no_number() -> None:
+    learner = make(encoder=f"{__name__}:Torchvisions")
+    with pytest.raises(ValueError, match=r"its attribute features is a ReLU, and a loop's"):
+        learner(TaskSpec(game=GAME, seed=5))
+
+
 WRONG = {
     "overruns": "takes more agent steps than its budget, 160",
     "underruns": "ends after 80 of 160 agent steps",

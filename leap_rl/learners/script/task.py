@@ -42,6 +42,12 @@ class ScriptTask(WatchedTask):
         if not hasattr(self._encoder, "features"):
             features: Any = features_of(agent.encoder_spec, self._encoder, shape)
             self._encoder.features = features
+        elif not isinstance(self._encoder.features, int):
+            raise ValueError(
+                f"agent.encoder = {agent.encoder}: its attribute features is a "
+                f"{type(self._encoder.features).__name__}, and a loop's encoder.features is the "
+                "number of its features; give it another name"
+            )
         self._layout = layout_of(self._encoder)
         self._report = Report(self._budget, self._watch)
         self._envs: list[CountedEnv] = []
