@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leap_rl.core.machine import cores
-from leap_rl.envs.atari.games import resolve_games
+from leap_rl.envs.atari.games import is_game
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.learners.config import AgentConfig
@@ -31,16 +31,6 @@ def check_count(name: str, count: int) -> None:
     """Raise ValueError for a count below one."""
     if count < 1:
         raise ValueError(f"{name} = {count}: must be at least 1")
-
-
-def _kind_of(game: str) -> str:
-    base = game.partition("@")[0]
-    if re.search(r"-v\d+$", base):
-        try:
-            resolve_games([base])  # which takes ALE/Breakout-v5 for breakout
-        except ValueError:
-            return "gymnasium"
-    return "atari"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +73,9 @@ class AgentBench:
     def task(self) -> TaskConfig:
         """An endless task of the game."""
         each = self.envs * self.unroll
+        has_version = re.search(r"-v\d+$", self.game.partition("@")[0])
         return TaskConfig(
-            kind=_kind_of(self.game),
+            kind="gymnasium" if has_version and not is_game(self.game) else "atari",
             games=[self.game],
             agent_steps=each * (2**40 // each),
             num_envs=self.envs,

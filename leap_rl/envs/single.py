@@ -14,10 +14,9 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode
+from leap_rl.envs.atari.games import is_game, resolve_games
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.games import common_shape
-from leap_rl.envs.names import split_name
 from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 
@@ -88,7 +87,7 @@ class GameEnv(SingleEnv):
         palette: Paint MinAtar's games in common colors, 10 × 10 × 3. Of those games alone.
         observation_shape: Of an observation; a smaller one gets zeros at its ends. None: the
             game's own. Of Gymnasium ids alone.
-        remake: Make a Gymnasium environment again for each episode.
+        remake: Make a Gymnasium environment again for each episode. Not of MinAtar's games.
         reward_clip: See `SingleEnv`.
 
     Raises:
@@ -106,15 +105,16 @@ class GameEnv(SingleEnv):
         remake: bool = False,
         reward_clip: float = math.inf,
     ) -> None:
-        is_atari = split_name(game)[0] in ACTION_COUNTS
+        is_atari, is_minatar = is_game(game), game.startswith("MinAtar/")
+        # Whether each option is given, and whether it has an effect.
         given = {
-            "atari": atari != "paper",
-            "palette": palette,
-            "observation_shape": observation_shape is not None,
-            "remake": remake,
+            "atari": (atari != "paper", is_atari),
+            "palette": (palette, is_minatar),
+            "observation_shape": (observation_shape is not None, not is_atari),
+            "remake": (remake, not (is_atari or is_minatar)),
         }
-        for name, is_given in given.items():
-            if is_given and is_atari != (name == "atari"):
+        for name, (is_given, has_effect) in given.items():
+            if is_given and not has_effect:
                 raise ValueError(f"{name}: has no effect on the game {game!r}; leave it out")
         envs: VectorEnv[Any, Any, Any]
         if is_atari:
@@ -122,7 +122,8 @@ class GameEnv(SingleEnv):
                 if atari not in PRESETS:
                     raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
                 atari = PRESETS[atari]
-            envs = AtariEnvs(find_mode(game).name, num_envs=1, settings=atari)
+            (name,) = resolve_games([game])
+            envs = AtariEnvs(name, num_envs=1, settings=atari)
         else:
             wanted = None if observation_shape is None else tuple(observation_shape)
             shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)

@@ -90,12 +90,21 @@ def test_rewards_are_clipped_where_asked_for() -> None:
     assert rewards[1.0] == [min(reward, 1.0) for reward in rewards[np.inf]]
 
 
+@pytest.mark.parametrize("game", ["UpNDown", "ALE/UpNDown-v5"])
+def test_a_game_is_spelled_as_in_a_config(game: str) -> None:
+    seen, _ = GameEnv(game, atari="machado").reset(seed=SEED)
+    same, _ = GameEnv("up_n_down", atari="machado").reset(seed=SEED)
+    assert np.array_equal(seen, same)
+
+
 @pytest.mark.parametrize(
     ("game", "given", "complaint"),
     [
         ("breakout", {"atari": "openai"}, "atari = 'openai': must be one of paper, machado"),
         ("breakout", {"palette": True}, "palette: has no effect on the game 'breakout'"),
         (MINATAR, {"atari": "machado"}, "atari: has no effect on the game 'MinAtar/Breakout-v1'"),
+        ("CartPole-v1", {"palette": True}, "palette: has no effect on the game 'CartPole-v1'"),
+        (MINATAR, {"remake": True}, "remake: has no effect on the game 'MinAtar/Breakout-v1'"),
         (MINATAR, {"reward_clip": 0.0}, "reward_clip = 0.0: must be greater than 0"),
         ("MinAtar/Chess-v1", {}, "task.games: 'MinAtar/Chess-v1'"),
     ],

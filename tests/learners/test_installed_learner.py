@@ -99,10 +99,14 @@ def test_an_option_that_all_read_cannot_be_left_out(
     reinforce = registry._installed("reinforce")
     options = tuple(name for name in reinforce.options if name != left_out)
     monkeypatch.setattr(reinforce, "options", options)
-    task = TaskConfig(kind="gymnasium", games=[GAME])
-    with pytest.raises(ValueError, match=f"reinforce: its options lack {left_out}, which every"):
+
+    def use() -> None:
+        task = TaskConfig(kind="gymnasium", games=[GAME])
         reinforce.check(task, AgentConfig(algorithm="reinforce"), 1)
         make(0)
+
+    with pytest.raises(ValueError, match=f"reinforce: its options lack {left_out}, which every"):
+        use()
 
 
 @pytest.mark.usefixtures("installed")

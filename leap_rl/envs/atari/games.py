@@ -217,6 +217,15 @@ def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
     return resolved
 
 
+def is_game(name: str) -> bool:
+    """Return whether a name is that of a game or a mode, as `resolve_games` reads it."""
+    try:
+        _find_game(split_name(name)[0])
+    except ValueError:
+        return False
+    return True
+
+
 def missing_roms() -> list[str]:
     """Return the games whose ROM ale_py does not find."""
     from ale_py import roms
