@@ -33,15 +33,24 @@ $(INSTALLED): force
 endif
 endif
 
+# And it keeps its torch, unless TORCH_INDEX names another index than before.
+ifneq ($(TORCH_INDEX),)
+ifneq ($(TORCH_INDEX),$(shell cat $(INSTALLED) 2>/dev/null))
+OTHER_TORCH := yes
+$(INSTALLED): force
+endif
+endif
+
 # torch goes in first and by its exact version, so that no other package draws in another build.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leap_rl needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
 	@echo "Setting up .venv: torch first, then some 170 locked packages; a few minutes"
 	$(if $(FOUND),,$(PYTHON) -m venv --clear .venv)
+	$(if $(FOUND),$(if $(OTHER_TORCH),$(BIN)/pip uninstall --quiet --yes torch))
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
 	$(BIN)/pip install --quiet -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps -e .
-	@touch $@
+	@echo "$(TORCH_INDEX)" > $@
 
 demo: setup
 	$(BIN)/leap-rl study studies/carts.yaml --quick --out runs/demo --open

@@ -295,3 +295,22 @@ def test_a_run_in_an_object_store_is_resumed_too(tmp_path: Path, is_there: bool)
         else "leap-rl train --config /config/config.yaml --run_dir s3://mine/paper "
         "--runtime.trainers 16"
     )
+
+
+def test_another_index_brings_another_torch(tmp_path: Path) -> None:
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/pip").touch()
+    for before, given, expected in (
+        ("", [], False),
+        ("", ["TORCH_INDEX=https://torch/cpu"], True),
+        ("https://torch/cpu", ["TORCH_INDEX=https://torch/cpu"], False),
+        ("https://torch/cpu", ["TORCH_INDEX=https://torch/cu130"], True),
+        ("https://torch/cpu", [], False),
+    ):
+        (tmp_path / ".venv/.installed").write_text(before + "\n")
+        argv = ["make", "--dry-run", "setup", *given]
+        said = subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        assert ("pip uninstall --quiet --yes torch" in said) is expected, (before, given)
+        assert ("--index-url https://torch/" in said) is expected, (before, given)
