@@ -130,9 +130,11 @@ class Monitor:
         if not meta_trains(config) or config.tracking.wandb == "disabled" or not every:
             return
         last, latest = config.meta.meta_steps, self._folder.latest() or 0
+        if number % every and number != last:  # a store's would be fetched for nothing
+            return
         newest = last if latest == last else latest - latest % every
         path = self._folder.checkpoint(number) / INITIALIZATION
-        if (number % every == 0 or number == last) and path.exists():
+        if path.exists():
             self._tracker.log_initialization(
                 number,
                 path,
