@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leap_rl.core.determinism import prepare_environment
 from leap_rl.core.errors import EXIT_FAILED as EXIT_FAILED
+from leap_rl.core.errors import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from leap_rl.core.errors import EXIT_STOPPED as EXIT_STOPPED
+from leap_rl.core.errors import EXIT_TERMINATED as EXIT_TERMINATED
 from leap_rl.core.errors import EXIT_USAGE as EXIT_USAGE
 from leap_rl.core.errors import explained
 from leap_rl.core.lines import escape_logged, say
@@ -39,11 +42,6 @@ COMMANDS: Final = {
     "games": "list games, with their actions, modes and pools",
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
 }
-
-EXIT_STOPPED: Final = 75
-"""The run's time was over (runtime.stop_after_s): EX_TEMPFAIL, resume it."""
-EXIT_INTERRUPTED: Final = 130
-EXIT_TERMINATED: Final = 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 from leap_rl.core.lines import printable, shortened
@@ -9,6 +10,10 @@ from leap_rl.core.urls import redacted
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_STOPPED: Final = 75
+"""The run's time was over (runtime.stop_after_s): EX_TEMPFAIL in sysexits.h, resume it."""
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 class RunFailedError(RuntimeError):

@@ -13,14 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from leap_rl.core.determinism import prepare_environment
-from leap_rl.core.errors import RunFailedError, explained
+from leap_rl.core.errors import EXIT_INTERRUPTED, RunFailedError, explained
 from leap_rl.core.lines import escape_logged
 
 if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
     from leap_rl.runs.process import Event, Request
-
-EXIT_INTERRUPTED: Final = 130
 
 LOOK_EVERY_S: Final = 0.5
 """Between two looks at whether the caller is still there."""

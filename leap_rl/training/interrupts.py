@@ -25,7 +25,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any, Final
 
-from leap_rl.core.errors import EXIT_FAILED
+from leap_rl.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED
 from leap_rl.core.lines import printable
 from leap_rl.core.machine import kill_descendants
 
@@ -48,10 +48,9 @@ ONE_WISH_S: Final = 0.3
 class StopReason(Enum):
     """Why a run is to stop; the values are exit statuses."""
 
-    TIME_OVER = 75
-    """EX_TEMPFAIL in sysexits.h: to be tried again."""
-    INTERRUPTED = 128 + signal.SIGINT
-    TERMINATED = 128 + signal.SIGTERM
+    TIME_OVER = EXIT_STOPPED
+    INTERRUPTED = EXIT_INTERRUPTED
+    TERMINATED = EXIT_TERMINATED
     CLUSTER_LOST = EXIT_FAILED
 
 

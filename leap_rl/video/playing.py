@@ -19,7 +19,6 @@ from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
-from leap_rl.envs.normalized import STATISTICS, standardised
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
 from leap_rl.learners.a2c.a2c import A2CLearner
@@ -33,9 +32,8 @@ class Player:
     """An agent that acts, with the very network that it learned with.
 
     Of `agent` the encoder, the precision and the device count. `parameters` are of a file in
-    RUN/agents: encoder.*, policy.* and value.*, by name, and the statistics of an agent that
-    normalises observations; ValueError if of another network. With `greedy` it takes the likeliest
-    action; otherwise actions are drawn, from the seed.
+    RUN/agents: encoder.*, policy.* and value.*, by name; ValueError if of another network. With
+    `greedy` it takes the likeliest action; otherwise actions are drawn, from the seed.
     """
 
     def __init__(
@@ -58,15 +56,11 @@ class Player:
             action_generator=self._generator,
         )
         flat = self._learner.flat
-        learned = dict(parameters)
-        self._moments = [learned.pop(name).numpy() for name in STATISTICS if name in learned]
-        flat.vector.copy_(flat.layout.pack(learned))
+        flat.vector.copy_(flat.layout.pack(parameters))
         self._learner.passes.refresh()
 
     def act(self, observations: Observations) -> NDArray[np.int64]:
         """Return actions, int64 [B], for observations [B, ...] as environments show them."""
-        if self._moments:
-            observations = standardised(observations, *self._moments)
         logits = self._learner.passes.forward(torch.from_numpy(observations)).logits.cpu()
         policies = self._learner.policies
         actions = (
