@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 39_399, "tests": 38_889, "benchmarks": 6_386}
+BUDGETS = {"leap_rl": 39_640, "tests": 39_248, "benchmarks": 6_386}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
@@ -15,7 +15,8 @@ from other libraries and scripts, data sets of images, compiled passes of small 
 all that is read, one reader of JSON, runs whose cluster is lost, and cards of what is measured; and
 for cores that are lent, limits of what is unpacked and downloaded, and libraries' own batches; and
 for what study files, folders, scripts and archives of strangers may hold; and for studies that are
-finished in part, whose arms have other games or runs, and trainers whose tasks hang or exit."""
+finished in part, whose arms have other games or runs, and trainers whose tasks hang or exit; and
+for what a start was trained on before, and environments whose errors and channels are their own."""
 LONGEST = 430
 """Lines of a file in the package."""
 
