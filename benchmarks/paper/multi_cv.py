@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -150,20 +150,36 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the table."""
+    """Write the table, and that of differences from no pretraining, within repeats."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells_of(given):
         row_of = cell["held_out"], cell["method"], cell["optimizer"] or ""
         found.setdefault(row_of, []).append(results[key_of(cell)])
-    rows = []
+    rows, differences = [], []
     for (held_out, method, optimizer), of_one in found.items():
         row = {"held out": held_out, "method": method, "outer": optimizer}
-        for column, measure in MEASURES.items():
-            values = np.array([one[measure] for one in of_one])
-            row[column] = shown(mean_interval(values), ".1f", scale=100.0)
-        row["published (other budget and sets)"] = PUBLISHED.get(held_out, {}).get(method, "")
-        rows.append(row)
-    experiment.announce(write_table(rows, given.out / "multi_cv"))
+        published = {
+            "published (other budget and sets)": PUBLISHED.get(held_out, {}).get(method, "")
+        }
+        rows.append(row | measured(of_one) | published)
+        if method != "none" and (without := found.get((held_out, "none", ""))):
+            differences.append(row | measured(of_one, without))
+    files = write_table(rows, given.out / "multi_cv")
+    if differences:
+        files += write_table(differences, given.out / "multi_cv_differences")
+    experiment.announce(files)
+
+
+def measured(
+    results: Sequence[Mapping[str, Any]], less: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, str]:
+    """Return means over repeats with their intervals, by column; less those of other cells."""
+    columns = {}
+    for column, measure in MEASURES.items():
+        values = np.array([one[measure] for one in results])
+        values -= [one[measure] for one in less] if less else 0.0
+        columns[column] = shown(mean_interval(values), ".2f" if less else ".1f", scale=100.0)
+    return columns
 
 
 def options() -> argparse.ArgumentParser:

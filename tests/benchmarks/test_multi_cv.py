@@ -271,6 +271,9 @@ def test_the_table_is_made_and_made_again_from_its_cells(
     assert (tmp_path / "images.sha256").read_text().strip() == read_folder(str(data)).sha256
     assert multi_cv.main() == 0
     assert "4 of 4 cells are done" in capsys.readouterr().out
+    errors = {one["cell"]["method"]: 100 * one["result"]["test_error"] for one in cells}
+    (row,) = (tmp_path / "multi_cv_differences.csv").read_text().splitlines()[3:]
+    assert row.startswith(f"mnist,hat,,{errors['hat'] - errors['none']:.2f}")
 
 
 def test_sets_that_nobody_is_told_of_are_refused(data: Path) -> None:
