@@ -46,6 +46,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leap_rl needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
 	@echo "Setting up .venv: torch first, then some 170 locked packages; a few minutes"
 	$(if $(FOUND),,$(PYTHON) -m venv --clear .venv)
+	@rm -f $@
 	$(if $(FOUND),$(if $(OTHER_TORCH),$(BIN)/pip uninstall --quiet --yes torch))
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
 	$(BIN)/pip install --quiet -r requirements.lock

@@ -168,7 +168,7 @@ def export(
         observation_shape=observation_shape,
         share=config.agent.share,
         method=config.meta.method,
-        games=trained.games,
+        games=trained.games or config.task.resolved_games,  # of version 0 they are to come
         meta_steps=number,
         agent_steps=int(trained.agent_steps),
         seed=config.seed,

@@ -358,6 +358,8 @@ def _file_of(path: Path, config: type[Any]) -> str:
         if isinstance(value, str):
             raise ValueError(f"{group} = {value}: must be a mapping of options")
     kept = {
-        name: value for name, value in options.items() if name.partition(".")[0] not in leaves_out
+        name: value
+        for name, value in options.items()
+        if str(name).partition(".")[0] not in leaves_out
     }
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)

@@ -75,20 +75,20 @@ class OwnVectorEnvs(RestorableEnvs):
         own = None if seed is None else episode_seed(seed, 0, 0)
         try:
             observations, _ = self._envs.reset(seed=own)
+            self._observations = self._shown(observations)
         except (ValueError, OSError) as error:
             raise failed(self._game, error) from error
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)
-        self._observations = self._shown(observations)
         return self._observations, {}
 
     def step(self, actions: Actions) -> Stepped:
         try:
             observations, *parts, told = self._envs.step(self._actions.take_all(actions))
+            rewards = np.array(parts[0], dtype=np.float64)
+            terminated, truncated = (np.array(part, dtype=np.bool_) for part in parts[1:])
+            self._observations = self._shown(observations)
         except (ValueError, OSError) as error:
             raise failed(self._game, error) from error
-        rewards = np.array(parts[0], dtype=np.float64)
-        terminated, truncated = (np.array(part, dtype=np.bool_) for part in parts[1:])
-        self._observations = self._shown(observations)
         info: dict[str, Any] = {}
         if self._ends_next_step:
             ignored, self._ended = self._ended, terminated | truncated

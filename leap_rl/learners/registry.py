@@ -87,6 +87,7 @@ def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
 
 def make_learner(*, task: TaskConfig, agent: AgentConfig, **given: Any) -> Learner:
     """Make who learns; for other arguments and errors see `Learner` and `learner_class`."""
+    check_budget(task, agent)
     return learner_class(task, agent)(task=task, agent=agent, **given)
 
 

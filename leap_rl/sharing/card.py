@@ -41,7 +41,7 @@ _NORMALIZED = (
 
 _LOAD = """\
 ```python
-encoder = leap_rl.load_encoder("FOLDER"{trust})  # {dtype} observations to float32 features
+encoder = leap_rl.load_encoder("FOLDER"{trust})  # {dtype}observations to float32 features
 ```
 """
 
@@ -168,7 +168,7 @@ def _how_to_load(card: Card, algorithm: str) -> str:
     custom = card.encoder_spec.is_custom
     if card.share == "convolutions":
         return _LOAD_CONVOLUTIONS.format(trust=" --trust_imports" * custom)
-    dtype = "uint8" if images else "float32"
+    dtype = "uint8 " if images else ""  # of vectors there are both
     return _LOAD.format(trust=", trust_imports=True" * custom, dtype=dtype)
 
 

@@ -26,7 +26,7 @@ def test_a_librarys_network_goes_into_a_model_of_its_policy(
 @pytest.mark.parametrize(
     ("given", "told", "not_told"),
     [
-        ({"encoder": "mlp"}, 'load_encoder("FOLDER")  # float32 obs', "trust"),
+        ({"encoder": "mlp"}, 'load_encoder("FOLDER")  # observations', "trust"),
         (
             {"encoder": "minatar", "observation_shape": (10, 10, 3)},
             'load_encoder("FOLDER")  # uint8 obs',
