@@ -19,7 +19,7 @@ from leap_rl.evaluation.page import Part, Table, csv_files, render
 from leap_rl.evaluation.report_plots import evaluation_pictures
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
-from leap_rl.runs.display import quoted, shown
+from leap_rl.runs.display import quoted, shown, trusting
 from leap_rl.runs.report import command_of
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.durable_files import write_atomically
@@ -205,7 +205,9 @@ def _in_words(value: object) -> str:
 def _commands(
     folder: StudyFolder, cells: Sequence[Cell], best: tuple[Path, float | None] | None
 ) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {"This study": [f"leap-rl study {quoted(folder.path)}"]}
+    imports = {name: of for cell in cells for name, of in cell.config.imports.items() if of}
+    study = f"leap-rl study {quoted(folder.path)}{trusting(imports)}"
+    found: dict[str, list[str]] = {"This study": [study]}
     if best is not None:
         path, mix = best
         taken = "" if mix is None else f", which new agents took as --init exported@mix={mix}"

@@ -30,9 +30,11 @@ from leap_rl.studies import diagnosis
 from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.page import _commands
 from leap_rl.studies.results import read_results
 from leap_rl.studies.study import changes
 from tests.commands import make_older
+from tests.envs.own_games import WALK
 
 FILE = """\
 question: Does it help with other gravity?
@@ -78,6 +80,16 @@ def digests(folder: StudyFolder) -> dict[str, str]:
         path.relative_to(folder.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in paths
     }
+
+
+def test_the_page_trusts_the_modules_of_its_members(tmp_path: Path) -> None:
+    (tmp_path / "walks.yaml").write_text(
+        f"games: ['{WALK}@terminates=5']\nheld_out: ['{WALK}@terminates=7']\narms: [leap]\n"
+    )
+    study = StudyConfig.from_yaml(tmp_path / "walks.yaml", trust_imports=True)
+    cells = cells_of(study, tmp_path / "out", trusts_imports=True)
+    (command,) = _commands(StudyFolder(tmp_path / "out"), cells, None)["This study"]
+    assert command.endswith("out --trust_imports")
 
 
 def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) -> None:
