@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.determinism import processor_kind
 from leap_rl.core.machine import cores
+from leap_rl.tracking.metrics import UNITS, Unit
 
 if TYPE_CHECKING:
     from leap_rl.learners.learner import Learner
@@ -58,7 +59,7 @@ def plan_run(
     rates: Mapping[str, float],
     *,
     agent_steps: int,
-    unit: str = "agent_steps",
+    unit: Unit = "agent_steps",
     batch_size: int,
     meta_steps: int,
     trainers: int,
@@ -140,7 +141,7 @@ def table(metrics: Mapping[str, Any]) -> str:
     trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
         f"{metrics['meta_steps']} meta-steps of {batch} tasks, "
-        f"{metrics['agent_steps_per_task']:,} {_words(metrics['unit'])} each, on {trainers} "
+        f"{metrics['agent_steps_per_task']:,} {UNITS[metrics['unit']]} each, on {trainers} "
         f"trainers and {metrics['cores']} cores:",
         "",
         f"  {metrics['hours']:>12,.1f} hours",
@@ -164,21 +165,17 @@ def table(metrics: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def assumptions(rates: Mapping[str, float], *, unit: str, given: bool) -> list[str]:
+def assumptions(rates: Mapping[str, float], *, unit: Unit, given: bool) -> list[str]:
     """Return the assumptions of a plan, one a line; ``given`` says that nothing was measured."""
     lines = ["the server, snapshots and the cluster's start take no time"]
     if given:
         (rate,) = rates.values()
-        return [f"every trainer makes {rate:,.0f} {_words(unit)}/s in any game, as given", *lines]
+        return [f"every trainer makes {rate:,.0f} {UNITS[unit]}/s in any game, as given", *lines]
     speeds = ", ".join(f"{game} {rate:,.0f}" for game, rate in rates.items())
     return [
-        f"one trainer makes, in {_words(unit)}/s: {speeds}; other games are like these",
+        f"one trainer makes, in {UNITS[unit]}/s: {speeds}; other games are like these",
         f"every core is like one of this machine ({processor_kind()}, {cores()} cores), on which "
         "an agent was measured alone for seconds; `leap-rl bench throughput` measures several",
         "policies are as fast late in training as at its start",
         *lines,
     ]
-
-
-def _words(unit: str) -> str:
-    return unit.replace("_", " ")

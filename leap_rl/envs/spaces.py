@@ -38,6 +38,8 @@ class ObservationAdapter:
     """(H, W, C) or (length,)."""
     scaled: bool
     """uint8, which an encoder scales; otherwise float32, which it takes as it is."""
+    channels_first: bool = False
+    """Whether the environment's image is [C, H, W]."""
 
     @property
     def shown(self) -> Box:
@@ -65,15 +67,9 @@ class ObservationAdapter:
         if self.space.dtype == np.bool_:
             array = array.astype(np.bool_) * np.uint8(255)
         assert array.dtype == np.uint8, array.dtype
-        if has_channels_first(self.space):
+        if self.channels_first:
             array = np.moveaxis(array, -3, -1)
         return array.reshape(shape)
-
-
-def has_channels_first(space: Space[Any]) -> bool:
-    """Return whether an image is unmistakably [C, H, W]: at most 4 of a picture's size."""
-    shape = space.shape or ()
-    return len(shape) == 3 and shape[0] <= MOST_CHANNELS < LEAST_PICTURE <= min(shape[1:])
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
@@ -95,9 +91,11 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
     length = (size,)
     if scaled and dimensions <= 3:
         shape = length if dimensions == 1 else (*space.shape, 1)[:3]
-        if has_channels_first(space):
+        # Unmistakably [C, H, W]: few channels of a picture's size.
+        first = dimensions == 3 and shape[0] <= MOST_CHANNELS < LEAST_PICTURE <= min(shape[1:])
+        if first:
             shape = (*shape[1:], shape[0])
-        return ObservationAdapter(space=space, shape=shape, scaled=True)
+        return ObservationAdapter(space=space, shape=shape, scaled=True, channels_first=first)
     if not scaled and dimensions <= 2:
         return ObservationAdapter(space=space, shape=length, scaled=False)
     raise ValueError(

@@ -134,8 +134,8 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
     fenced = ["```bash", *card.commands, "```"] if card.commands else []
     parts = [_table(card.measured), verdicts, "\n".join(fenced)]
     measured = "\n\n".join(part for part in parts if part)
-    trust = " --trust_imports" * card.encoder_spec.is_custom
-    load = _how_to_load(card, algorithm)
+    trust = " --trust_imports" if card.encoder_spec.is_custom else ""
+    load = _how_to_load(card, algorithm, trust)
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
 # {card.name}
@@ -160,16 +160,15 @@ leap-rl evaluate --init FOLDER --games GAMES{trust}    # against random starts
 {load}"""
 
 
-def _how_to_load(card: Card, algorithm: str) -> str:
+def _how_to_load(card: Card, algorithm: str, trust: str) -> str:
     library, _, name = algorithm.partition(":")
     images = len(card.observation_shape) > 1
     if library == "sb3" and card.encoder == "library":
         return _LOAD_SB3.format(name=name, policy="CnnPolicy" if images else "MlpPolicy")
-    custom = card.encoder_spec.is_custom
     if card.share == "convolutions":
-        return _LOAD_CONVOLUTIONS.format(trust=" --trust_imports" * custom)
+        return _LOAD_CONVOLUTIONS.format(trust=trust)
     dtype = "uint8 " if images else ""  # of vectors there are both
-    return _LOAD.format(trust=", trust_imports=True" * custom, dtype=dtype)
+    return _LOAD.format(trust=", trust_imports=True" if trust else "", dtype=dtype)
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:

@@ -111,7 +111,8 @@ class StudyConfig:
             )
         object.__setattr__(self, "task", replace(self.task, games=list(self.members)))
         check_budget(self.task, self.agent)
-        self.new_agents_task()  # which refuses a budget that cannot be
+        if self.agent_steps is not None:
+            self.new_agents_task()  # which refuses a budget that cannot be
 
     def _check_members(self) -> None:
         refuse_without_episodes(self.task.kind)

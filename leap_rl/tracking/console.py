@@ -20,7 +20,7 @@ from rich.text import Text
 
 from leap_rl.core.lines import printable, say
 from leap_rl.tracking.config import ConsoleKind
-from leap_rl.tracking.metrics import Row, Unit, by_game
+from leap_rl.tracking.metrics import UNITS, Row, by_game
 from leap_rl.tracking.status import RunStatus, TaskStatus
 
 REFRESHES_PER_S = 4
@@ -174,7 +174,6 @@ def _task_table(tasks: tuple[TaskStatus, ...], run: RunStatus, *, width: int) ->
 
 
 GAMES_IN_A_LINE = 4
-UNITS: dict[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
 _SLOTS = {"learn": "game", "evaluate": "agent"}
 """Word for a slot in runs without meta-steps."""
 

@@ -20,7 +20,8 @@ from leap_rl.core import plain_json
 from leap_rl.core.regular_file import read_regular
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.tracking.console import UNITS, Console
+from leap_rl.tracking.console import Console
+from leap_rl.tracking.metrics import UNITS
 from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LIVE = "live.json"

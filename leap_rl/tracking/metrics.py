@@ -15,6 +15,8 @@ AXES: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
 """A row's axis is the first that it has: rows of meta-training have agent_steps too."""
 Unit = Literal["agent_steps", "examples"]
 """Unit of tasks' budgets: actions, or examples that an update learns from."""
+UNITS: Mapping[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
+"""In words."""
 Row = Mapping[str, float | int]
 
 
