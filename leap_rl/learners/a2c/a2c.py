@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leap_rl.core.determinism import leave_cuda_undetermined
+from leap_rl.core.determinism import configure_cuda
 from leap_rl.learners.a2c.distributions import Gaussian
 from leap_rl.learners.a2c.loss import (
     A2CLoss,
@@ -112,7 +112,7 @@ class A2CLearner:
             linear = encoder.get_submodule(LAST_LAYER)
             initialize(linear, head_generator, gain=config.gains["encoder"])
         if config.device == "cuda":
-            leave_cuda_undetermined()
+            configure_cuda()
         self.network.to(config.device)
         self.flat = flatten_parameters(self.network, device=config.device)
         self.step_length: float | None = None
