@@ -109,7 +109,7 @@ def test_pages_of_studies_are_made_again_from_what_lies_beside_them(beside: Path
 
 CARD_OF_LEAP = locate("minatar-leap") / CARD
 LEFT_OUT, TURN = RESULTS / "minatar_left_out.md", RESULTS / "minatar_turn.md"
-ORDERS = RESULTS / "minatar_permutations.md"
+ORDERS, CHEETAH = RESULTS / "minatar_permutations.md", RESULTS / "half_cheetah.md"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,10 @@ ORDERS = RESULTS / "minatar_permutations.md"
         ("docs/results.md", CARD_OF_LEAP, "80,600|75,900 to 85,300|99,300|68,200|30,500|15,900"),
         ("docs/results.md", LEFT_OUT, "53,500|43,800 to 63,100|60,600|-774 to 12,200"),
         ("docs/results.md", TURN, "44,700|74,300|19,700 to 30,900|5,400 to 27,500"),
-        ("docs/results.md", ORDERS, "36,000 to 120,000|9,710 to 12,600|-31,800 to 52,300|55,200"),
-        ("README.md", ORDERS, "67,800|65,300 to 70,300|75,300|107"),
+        ("docs/results.md", ORDERS, "49,700 to 92,000|10,100 to 11,800|-18,200 to 24,100|56,500"),
+        ("docs/results.md", CHEETAH, "52,600|29,100 to 76,100|90,500|68,400|74,700"),
+        ("README.md", CHEETAH, "52,600|29,100 to 76,100|90,500|122|68,400"),
+        ("README.md", ORDERS, "67,900|65,300 to 70,400|75,300|107"),
         ("README.md", TURN, "44,700|74,300|35,700 to 53,600|25,300|162|285"),
         ("README.md", LEFT_OUT, "87,200|82,500 to 91,900|102,000|13,800"),
     ],
