@@ -147,7 +147,7 @@ def table(metrics: Mapping[str, Any]) -> str:
     lines = [
         f"{metrics['game']}, {metrics['trainers']} trainers, {metrics['envs']} environments "
         f"each{spread}, {preset}unroll {metrics['unroll']}, "
-        f"{metrics['encoder']}, {metrics['precision']}",
+        f"{metrics['encoder']}, {metrics['precision']} on {metrics['device']}",
         f"{metrics['processor']}, {metrics['cores']} cores, "
         f"others used {metrics['others_cpu_share']:.1%} of the machine",
         "",

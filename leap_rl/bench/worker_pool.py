@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from multiprocessing import active_children, get_context, parent_process
@@ -49,6 +49,9 @@ class WorkerPool:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
+            with ThreadPoolExecutor(self._processes) as ends:  # one after the other takes long
+                list(ends.map(lambda executor: executor.shutdown(), self._executors))
         self._stack.__exit__(*error)
 
     def _end_at_once(self, kind: type[BaseException] | None, *_: Any) -> None:

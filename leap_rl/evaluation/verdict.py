@@ -64,10 +64,11 @@ def best_of(summary: Summary) -> str | None:
     starts, games = len(ranking.saved), len(ranking.games)
     shared = f" in the {games} game{'s' * (games > 1)} that all have agents in"
     where = {"all": "", "new": " in games that it never saw", "shared": shared}[ranking.kind]
-    if not any(conclusion_of(each.saved) == "helps" for each in ranking.saved.values()):
+    concluded = {conclusion_of(each.saved) for each in ranking.saved.values()}
+    if "helps" not in concluded and concluded != {"cannot tell"}:
         return f"None of {starts} starts is seen to help{where}."
     value, low, high = ranking.lead
-    beyond = "which may be chance" if low <= 0 <= high else "beyond chance"
+    beyond = "beyond chance" if low > 0 else "which may be chance"
     interval = f" ({agent_steps(low)} to {agent_steps(high)})" if math.isfinite(low) else ""
     return (
         f"Of {starts} starts {first} saves most{where}: {agent_steps(over.saved.value)} of at most "

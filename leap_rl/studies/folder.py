@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -81,6 +81,16 @@ class StudyFolder:
             return None
         self.refuse_links()
         return self.load()
+
+    def as_begun(self, study: StudyConfig) -> StudyConfig:
+        """Return the study with the precision that its agents had where it was begun, if it was.
+
+        What `auto` means hangs on the processor, and would make other cells on another one.
+        """
+        before = self.read()
+        if before is None or study.agent.precision != "auto":
+            return study
+        return replace(study, agent=replace(study.agent, precision=before.agent.precision))
 
     def load(self) -> StudyConfig:
         """Return the study, whatever else lies here; ValueError as of `read`."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from leap_rl.bench.machine import Quiet
 from leap_rl.bench.plan import HOUR_S, agent_steps_per_s, spread
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.kinds import make_tasks
@@ -58,6 +59,7 @@ def plan(
         ValueError: The study cannot be, or the folder holds something else.
     """
     folder.check()
+    study = folder.as_begun(study)
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     speed = _speed_of_finished(cells) or _measured(cells, until_s=started_s + ANSWER_WITHIN_S)
     at_once = 1 if study.runtime.kind == "local" else study.meta.batch_size
@@ -122,7 +124,7 @@ def _speed_of_finished(cells: Sequence[Cell]) -> Speed | None:
         if cell.members is None and cell.finished:
             rows = cell.folder.rows()
             agent_steps += cell.agent_steps
-            spent_s += sum(row["time/meta_step_s"] for row in rows)
+            spent_s += sum(row.get("time/working_s", 0.0) for row in rows)
     if not spent_s:
         return None
     return Speed(agent_steps_per_s=agent_steps / spent_s, found="that of the finished cells")
@@ -132,12 +134,12 @@ def _measured(cells: Sequence[Cell], *, until_s: float) -> Speed:
     """Return how fast agents learn here, by learning some members for a few seconds each."""
     config = next(cell.config for cell in cells if isinstance(cell.config, TrainConfig))
     games = spread(config.task.resolved_games, MEASURED_MEMBERS)
-    rates = []
+    rates, quiet, own_s = [], Quiet(), time.process_time()
     for number, game in enumerate(games):
         left_s = (until_s - time.monotonic()) / (len(games) - number)
         seconds = min(MEASURE_S, max(LEAST_S, left_s))
         rates.append(agent_steps_per_s(make_tasks(config), config.meta.build(), game, seconds))
     mean = len(rates) / sum(1 / rate for rate in rates)  # as much is learned of each
-    return Speed(
-        agent_steps_per_s=mean, found=f"measured for seconds, alone, in {', '.join(games)}"
-    )
+    others = quiet.others_share(time.process_time() - own_s)
+    found = f"measured for seconds in {', '.join(games)}; others used {others:.0%} of all cores"
+    return Speed(agent_steps_per_s=mean, found=found)

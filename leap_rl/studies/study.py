@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
@@ -57,6 +57,7 @@ def carry_out(
         OSError: A file cannot be written.
     """
     folder.check()
+    study = folder.as_begun(study)
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     if not folder.file.exists():
         refuse_slow(study, cells)
@@ -75,7 +76,7 @@ def carry_out(
             if before is not None and not quiet:
                 for line in changes(before, study, cells):
                     tell(line)
-            folder.write(study)
+            folder.write(_with_precision(study, cells))
             failures, busy = compute(
                 study,
                 cells,
@@ -112,8 +113,17 @@ def report(
     folder.check()
     if not folder.file.exists():
         raise ValueError(f"{shown(folder.path)}: holds no study yet; leave --report out")
+    study = folder.as_begun(study)
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     return write_page(folder, study, cells)
+
+
+def _with_precision(study: StudyConfig, cells: Sequence[Cell]) -> StudyConfig:
+    """Return the study with its agents' precision, if all have one that hangs on the processor."""
+    found = {cell.config.agent.precision for cell in cells}
+    if study.agent.precision != "auto" or not found <= {"float32", "bfloat16"} or len(found) > 1:
+        return study
+    return replace(study, agent=replace(study.agent, precision=found.pop()))
 
 
 def compute(

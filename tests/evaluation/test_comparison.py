@@ -132,6 +132,12 @@ def test_few_agents_have_no_interval_and_no_claim() -> None:
     assert "Two runs are few for a claim about a method: leap." in summarize(quick(runs=2)).verdict
 
 
+def test_the_best_of_starts_of_few_agents_is_named_without_a_claim() -> None:
+    best = summarize(evaluation(learners({RANDOM: 0.6, "leap": 0.2, "reptile": 0.4}, seeds=2)))
+    assert best.verdict[0].startswith("Of 2 starts leap saves most: ")
+    assert best.verdict[0].endswith(" more than reptile, which may be chance.")
+
+
 def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
     curves = learners({RANDOM: 0.5, "leap": 0.3}, end=10.0, luck=0.0)
     summary = summarize(evaluation(curves, training=TRAINED))

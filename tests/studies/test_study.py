@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import diagnosis
-from leap_rl.studies.cells import cells_of
+from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.page import _commands
@@ -449,7 +449,9 @@ def test_a_plan_counts_and_computes_nothing(
     assert "leap: meta-training 1 cells 6,400 agent steps" in text
     assert "random: new agents, held_out 2 cells 4,800 agent steps" in text
     assert f"all {CELLS} cells 14,400 agent steps" in text
-    assert "measured for seconds, alone, in leap_rl/CartPole-v1@gravity=5.0, CartPole-v1" in text
+    assert (
+        "measured for seconds in leap_rl/CartPole-v1@gravity=5.0, CartPole-v1; others used" in text
+    )
     assert not out.exists()
 
 
@@ -457,4 +459,28 @@ def test_a_finished_study_plans_by_its_own_speed(
     straight: StudyFolder, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", str(file), "--out", str(straight.path), "--plan"]) == 0
-    assert "that of the finished cells" in capsys.readouterr().out
+    (trained,) = (c for c in cells_of(study_of(file), straight.path) if c.members is None)
+    speed = trained.agent_steps / sum(row["time/working_s"] for row in trained.folder.rows())
+    said = f"{speed:,.0f} agent steps a second of a trainer, that of the finished cells"
+    assert said in capsys.readouterr().out
+
+
+def test_a_study_has_the_same_cells_on_another_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def note(study: StudyConfig, cells: Sequence[Cell], *_: object, **__: object) -> object:
+        asked.append([cell.name for cell in cells])
+        return [], None
+
+    monkeypatch.setattr("leap_rl.studies.study.compute", note)
+    words = ["study", "--games", "pong", "--held_out", "breakout", "--arms", "leap"]
+    for units in (True, False):
+        monkeypatch.setattr(
+            "leap_rl.learners.hardware.has_bfloat16_units", lambda units=units: units
+        )
+        assert main([*words, "--out", str(tmp_path / "study")]) == 0
+    assert asked[0] == asked[1]
+    assert main([*words, "--out", str(tmp_path / "begun_there")]) == 0
+    assert asked[2] != asked[1]
