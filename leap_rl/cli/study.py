@@ -90,6 +90,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def take_out(argv: Sequence[str]) -> tuple[list[str], str]:
     """Return the arguments as options alone, lists as JSON, and the study's folder."""
+    file: list[str] = []
     words: list[str] = []
     out: str | None = None
     rest = list(argv)
@@ -108,8 +109,8 @@ def take_out(argv: Sequence[str]) -> tuple[list[str], str]:
             words += [word, values[0] if is_spelled else json.dumps(values)]
         elif word == "--quick" and (not rest or rest[0] not in ("true", "false")):
             words.append("--quick=true")
-        elif not word.startswith("-") and not words:
-            words += ["--config", str(_file(word))]
+        elif not word.startswith("-") and not file:
+            file = ["--config", str(_file(word))]
             if Path(word).is_dir():
                 out = out or word
             out = out or f"runs/{Path(word).stem}"
@@ -117,7 +118,7 @@ def take_out(argv: Sequence[str]) -> tuple[list[str], str]:
             words.append(word)
             if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
                 words.append(rest.pop(0))
-    return words, out or "runs/study"
+    return file + words, out or "runs/study"
 
 
 def _file(word: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -19,6 +20,9 @@ from leap_rl.envs.names import parse_game
 from leap_rl.envs.spaces import ActionAdapter, adapter_of
 from leap_rl.envs.state import Actions, Observations
 from leap_rl.envs.vector import GameVector
+
+_REGISTERED_BY: dict[str, str] = {}
+"""Modules that games name, by the ids that importing them registered."""
 
 TRIED_AGENT_STEPS = 100
 """Agent steps of the trial episodes of `check_repeats`."""
@@ -96,12 +100,27 @@ def _made(game: str, make: Callable[..., Any], **options: Any) -> Any:
 
 def _imported(game: str) -> None:
     module = parse_game(game).module
-    if module is None:
+    if module is None or module in sys.modules:
         return
+    before = set(gymnasium.registry)
     try:
         import_module(module)
     except (Exception, SystemExit) as error:
         raise ValueError(f"task.games: {game!r} {_why(error, module)}") from error
+    _REGISTERED_BY.update(dict.fromkeys(gymnasium.registry.keys() - before, module))
+
+
+def check_names_module(game: str) -> None:
+    """Raise ValueError for a game without a module that is known by another game's alone.
+
+    Where that other game is not played it could not be made.
+    """
+    parsed = parse_game(game)
+    if parsed.module is None and (module := _REGISTERED_BY.get(parsed.id)):
+        raise ValueError(
+            f"task.games: {game!r} is registered by the module {module}, which another game names; "
+            f"name it here too, {module}:{game}"
+        )
 
 
 class GymnasiumGames:

@@ -47,19 +47,19 @@ class GameLearner(Learner):
         assert isinstance(task.suite, GameSuite), "refused"
         if lacks := sorted({"encoder", "initial_weights"} - {*cls.options}):
             raise ValueError(
-                f"agent.algorithm = {cls.name}: its options lack {', '.join(lacks)}, which every "
-                "GameLearner reads"
+                f"agent.algorithm = {cls.called(agent)}: its options lack {', '.join(lacks)}, "
+                "which every GameLearner reads"
             )
         if agent.share == "convolutions" and not cls.shares_convolutions:
             raise ValueError(
-                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
-                "take encoder, or agent"
+                "agent.share = convolutions: has no effect with agent.algorithm = "
+                f"{cls.called(agent)}; take encoder, or agent"
             )
         if not cls.plays_own_vectors and task.suite.life_loss_ends(task):
             raise ValueError(
-                f"task.atari.life_loss_ends = true: agent.algorithm = {cls.name} takes the loss of "
-                "a life for the end of an episode, so that its returns would be those of lives; "
-                "set it to false"
+                f"task.atari.life_loss_ends = true: agent.algorithm = {cls.called(agent)} takes "
+                "the loss of a life for the end of an episode, so that its returns would be those "
+                "of lives; set it to false"
             )
 
     @property
@@ -150,7 +150,7 @@ class GameLearner(Learner):
 
     def _check_actions(self) -> None:
         """Raise ValueError where it does not learn the actions of some game."""
-        games, name = ", ".join(self.task.resolved_games), self.name
+        games, name = ", ".join(self.task.resolved_games), self.called(self.agent)
         if not self.continuous_actions and self.suite.continuous_actions(self.task):
             raise ValueError(
                 f"agent.algorithm = {name}: learns discrete actions, and some of task.games = "
@@ -164,18 +164,19 @@ class GameLearner(Learner):
 
     def _check_own_vectors(self) -> None:
         """Raise ValueError for a user's own `VectorEnv` that cannot be played so."""
+        name = self.called(self.agent)
         for game in self.task.resolved_games:
             own = self.suite.own_vector(self.task, game)
             if own is None:
                 continue
             if not self.plays_own_vectors:
                 raise ValueError(
-                    f"agent.algorithm = {self.name}: plays single environments, and task.games has "
-                    f"the VectorEnv {game!r}; take a2c"
+                    f"agent.algorithm = {name}: plays single environments, and task.games has the "
+                    f"VectorEnv {game!r}; take a2c"
                 )
             if own.next_step and not self.leaves_ignored_out:
                 raise ValueError(
-                    f"agent.algorithm = {self.name}: learns from every action, and the VectorEnv "
+                    f"agent.algorithm = {name}: learns from every action, and the VectorEnv "
                     f"{game!r} of task.games ignores those after an end; take a2c, or "
                     "AutoresetMode.SAME_STEP"
                 )

@@ -82,13 +82,16 @@ class Learner(ABC):
         suite = task.suite
         if not isinstance(suite, cls.learns):
             raise ValueError(
-                f"agent.algorithm = {cls.name}: learns {cls.learns.subject}, and task.kind = "
-                f"{task.kind} has {suite.subject}; take agent.algorithm = {suite.learned_by}"
+                f"agent.algorithm = {cls.called(agent)}: learns {cls.learns.subject}, and "
+                f"task.kind = {task.kind} has {suite.subject}; take agent.algorithm = "
+                f"{suite.learned_by}"
             )
         if env_processes != 1:
             spreads = suite.spreads_environments
             if not (spreads and cls.spreads_environments):
-                why = f"agent.algorithm = {cls.name}" if spreads else f"task.kind = {task.kind}"
+                why = f"task.kind = {task.kind}"
+                if spreads:
+                    why = f"agent.algorithm = {cls.called(agent)}"
                 raise ValueError(
                     f"runtime.env_processes = {env_processes}: has no effect with {why}; leave it "
                     "out"
@@ -99,9 +102,14 @@ class Learner(ABC):
                 own = [group for group in cls.options if hasattr(getattr(agent, group), name)]
                 way_out = f"set agent.{own[0]}.{name}" if own else "leave it out"
                 raise ValueError(
-                    f"agent.{name} = {value}: has no effect with agent.algorithm = {cls.name}; "
-                    f"{way_out}"
+                    f"agent.{name} = {value}: has no effect with agent.algorithm = "
+                    f"{cls.called(agent)}; {way_out}"
                 )
+
+    @classmethod
+    def called(cls, agent: AgentConfig) -> str:
+        """Return its name as the options have it, which may be a module and what is in it."""
+        return cls.name if agent.algorithm == "auto" else agent.algorithm
 
     @classmethod
     def own_unroll_length(cls, agent: Mapping[str, Any]) -> int | None:

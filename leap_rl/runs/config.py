@@ -109,21 +109,22 @@ class TrainConfig(_Options):
 
     def check_method(self, learner: type[Learner]) -> None:
         """Raise ValueError for a method that asks for more than the learner can do."""
+        name = learner.called(self.agent)
         if self.meta.carries_agents and not learner.carries_over:
             raise ValueError(
-                f"meta.method = {self.meta.method}: agents of agent.algorithm = {learner.name} "
-                "cannot be carried over to another round; take another meta.method, or "
-                f"agent.algorithm = {self.task.suite.learned_by}"
+                f"meta.method = {self.meta.method}: agents of agent.algorithm = {name} cannot be "
+                "carried over to another round; take another meta.method, or agent.algorithm = "
+                f"{self.task.suite.learned_by}"
             )
         if not learner.repeats_batches:
             for option, value in (("method", "fomaml"), ("loss_difference", "same_batch")):
                 if getattr(self.meta, option) == value:
                     raise ValueError(
-                        f"meta.{option} = {value}: agent.algorithm = {learner.name} computes no "
-                        f"loss but those that it learns from; take another meta.{option}"
+                        f"meta.{option} = {value}: agent.algorithm = {name} computes no loss but "
+                        f"those that it learns from; take another meta.{option}"
                     )
         if self.meta.differentiates_updates:
-            _check_maml(self.meta, learner)
+            _check_maml(self.meta, learner, name)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -153,13 +154,13 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
     return task.suite.with_updates(task, meta.updates_per_round or task.updates)
 
 
-def _check_maml(meta: MetaConfig, learner: type[Learner]) -> None:
+def _check_maml(meta: MetaConfig, learner: type[Learner], name: str) -> None:
     """Refuse tasks that cannot be differentiated through, or may be cut off before that."""
     if not learner.differentiable:
         raise ValueError(
             f"meta.method = maml: differentiates through a task's updates, which takes a loss "
-            f"that can be evaluated at any parameters, and agent.algorithm = {learner.name} has "
-            "none; take another method, or task.kind = omniglot"
+            f"that can be evaluated at any parameters, and agent.algorithm = {name} has none; take "
+            "another method, or task.kind = omniglot"
         )
     if meta.close_after_s is not None:
         raise ValueError(

@@ -18,13 +18,13 @@ from leap_rl.core.lines import say
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.evaluation.verdict import agent_steps, number
-from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.display import shown
 from leap_rl.studies.arms import CALIBRATION
-from leap_rl.studies.cells import SEEN, Cell, evaluation_cell, resolved
+from leap_rl.studies.cells import SEEN, Cell, cells_of, evaluation_cell, resolved
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Failure
 from leap_rl.studies.folder import StudyFolder
-from leap_rl.studies.study import compute
+from leap_rl.studies.study import command_of, compute
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.server.rounds import NO_TASK_LEFT
 
@@ -73,7 +73,13 @@ def calibrate(
         raise ValueError(
             f"out = {shown(folder.path)}: holds a study already; calibrate in a new folder"
         )
+    if study.agent_steps is not None:
+        raise ValueError(
+            f"agent_steps = {study.agent_steps}: --calibrate looks for the budget of all agents, "
+            "from task.agent_steps on; leave it out"
+        )
     cells = calibration_cells(study, folder)
+    cells_of(study, folder.path, trusts_imports=trusts_imports)  # checks all arms
     interrupts = Interrupts(
         stop_after_s=study.runtime.stop_after_s,
         started_s=started_s,
@@ -87,22 +93,20 @@ def calibrate(
             say("\n".join(lines_of(found)))
             choice = choose(found)
             if choice is None:
-                raise RunFailedError(
-                    f"agents learn {' and '.join(members_of(study))} in no budget up to "
-                    f"{agent_steps(study.task.agent_steps)} agent steps; give a larger one, as "
-                    f"--task.agent_steps {4 * study.task.agent_steps}"
-                )
-            folder.write(calibrated(study, choice))
+                raise RunFailedError(_nothing_learned(study, found))
+            chosen = calibrated(study, choice, folder, trusts_imports=trusts_imports)
+            folder.write(chosen)
     except KeyboardInterrupt:
         if interrupts.reason is StopReason.CLUSTER_LOST:
             raise ClusterLostError(f"{interrupts.lost}; the same command continues") from None
         status: int = (interrupts.reason or StopReason.INTERRUPTED).value
         return status
+    command = command_of(folder, trusts_imports=trusts_imports)
     say(
-        f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "
-        f"{shown(folder.file)}.\nNext:\n"
-        f"  {program()} study {quoted(folder.path)} --plan    # what it takes\n"
-        f"  {program()} study {quoted(folder.path)}"
+        f"\nagent.lr = {chosen.agent.lr:g} and task.agent_steps = {chosen.task.agent_steps} stand "
+        f"in {shown(folder.file)}.\nNext:\n"
+        f"  {command} --plan    # what it takes\n"
+        f"  {command}"
     )
     return 0
 
@@ -119,6 +123,16 @@ def _check(failures: Sequence[Failure], cells: Sequence[Cell]) -> None:
             f"{failures[0].cell.name} as follows: {failures[0].reason}; give a smaller one, as "
             f"--agent.lr {least / 10:.2g}"
         )
+
+
+def _nothing_learned(study: StudyConfig, found: Found) -> str:
+    """Return why no budget is enough, and what helps."""
+    members, budget = " and ".join(members_of(study)), study.task.agent_steps
+    verdicts = {one.verdict for references in found.values() for one in references.values()}
+    why = f"agents learn {members} in no budget up to {agent_steps(budget)} agent steps"
+    if verdicts == {"long episodes"}:
+        why = f"episodes of {members} are too long for {agent_steps(budget)} agent steps an agent"
+    return f"{why}; give a larger one, as --task.agent_steps {4 * budget}"
 
 
 def members_of(study: StudyConfig) -> tuple[str, ...]:
@@ -216,15 +230,28 @@ def choose(found: Found) -> Choice | None:
     return None
 
 
-def calibrated(study: StudyConfig, choice: Choice) -> StudyConfig:
-    """Return the study with what was chosen, its budget in whole updates."""
+def calibrated(
+    study: StudyConfig, choice: Choice, folder: StudyFolder, *, trusts_imports: bool = False
+) -> StudyConfig:
+    """Return the study with what was chosen, its budget in whole updates.
+
+    That is the next larger one that was tried where its arms cannot have that budget, as their
+    meta-steps would not divide its total.
+    """
     each = study.task.agent_steps_per_update
-    budget = max(1, round(choice.agent_steps / each)) * each
-    return replace(
-        study,
-        task=replace(study.task, agent_steps=budget),
-        agent=replace(study.agent, lr=choice.lr),
-    )
+    agent = replace(study.agent, lr=choice.lr)
+    for share in BUDGETS:
+        tried = round(share * study.task.agent_steps)
+        if tried < choice.agent_steps:
+            continue
+        budget = max(1, round(tried / each)) * each
+        found = replace(study, task=replace(study.task, agent_steps=budget), agent=agent)
+        try:
+            cells_of(found, folder.path, trusts_imports=trusts_imports)
+        except ValueError:
+            continue
+        return found
+    return replace(study, agent=agent)
 
 
 def lines_of(found: Found) -> Iterator[str]:

@@ -99,11 +99,15 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
         ValueError: Members cannot be learned together, or an arm cannot be; one line that names
             them.
     """
-    study = resolved(study)
+    asked, study = study, resolved(study)
     arms = [
         (name, alone, config)
         for name in study.trained_arms
-        for alone, config in _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+        for alone, config in _of_arm(
+            study,
+            name,
+            _own_precision(asked, study, name, study.arm(name, trusts_imports=trusts_imports)),
+        )
     ]
     cells = list(_baseline(study, out))
     trained: dict[str, Cell] = {}
@@ -139,6 +143,16 @@ def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
     return replace(task, mix_games=False, games=[*study.members, *study.held_out_members])
 
 
+def _own_precision(
+    asked: StudyConfig, study: StudyConfig, name: str, arm: TrainConfig
+) -> TrainConfig:
+    """Return an arm whose own encoder finds its own precision, where none was asked for."""
+    named = asked.agent.precision != "auto" or "agent.precision" in asked.spelled_arms[name]
+    if named or arm.agent.encoder == study.agent.encoder:
+        return arm
+    return replace(arm, agent=replace(arm.agent, precision="auto"))
+
+
 def _of_arm(
     study: StudyConfig, name: str, config: TrainConfig
 ) -> list[tuple[str | None, TrainConfig]]:
@@ -162,7 +176,9 @@ def _of_arm(
 
 def _agent(study: StudyConfig, trained: TrainConfig) -> AgentConfig:
     """Return how new agents learn from what was trained: as in all arms, from where it ended."""
-    return replace(study.agent, **{name: getattr(trained.agent, name) for name in _OF_A_START})
+    another = trained.agent.encoder != study.agent.encoder
+    names = (*_OF_A_START, "precision") if another else _OF_A_START
+    return replace(study.agent, **{name: getattr(trained.agent, name) for name in names})
 
 
 def _baseline(study: StudyConfig, out: Path) -> Iterator[Cell]:

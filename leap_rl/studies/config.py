@@ -255,13 +255,15 @@ class StudyConfig:
 _GROUPS: Final = ("runtime", "task", "agent", "meta", "tracking")
 
 
-def _without_file(argv: Sequence[str]) -> list[str]:
-    """Return a command line's own options."""
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words of a command line that name files of options, and its own options."""
+    files = [word for word in argv if word.startswith("--config=")]
     words = [word for word in argv if not word.startswith("--config=")]
     while "--config" in words:
         at = words.index("--config")
+        files += words[at : at + 2]
         del words[at : at + 2]
-    return words
+    return files, words
 
 
 def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConfig:
@@ -272,8 +274,9 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
     """
     given = dict(options_given(StudyConfig, argv))
     if given.get("quick"):
-        typed = options_given(StudyConfig, _without_file(argv))
-        if typed.get("quick"):  # or a file says it, which leaves its own sizes
-            given |= quick_sizes(given, typed)
+        files, words = _split(argv)
+        # A file that says it has sizes of its own, such as that of a quick study which was begun.
+        if not (files and options_given(StudyConfig, files).get("quick")):
+            given |= quick_sizes(given, options_given(StudyConfig, words))
     defaults = defaults_of(given, trusts_imports=trusts_imports)
     return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)

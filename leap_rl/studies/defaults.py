@@ -104,8 +104,7 @@ def _in_own_unrolls(
 
     So few environments that a task has 16 updates, where their number is not given.
     """
-    agent = {name[6:]: value for name, value in given.items() if name.startswith("agent.")}
-    length = learner.own_unroll_length(agent)
+    length = learner.own_unroll_length(_of_agent(given))
     if length is None:
         return {}
     budget = _number(given, "task.agent_steps", found["task.agent_steps"])
@@ -116,6 +115,10 @@ def _in_own_unrolls(
         "task.unroll_length": length,
         "task.agent_steps": max(1, round(budget / each)) * each,
     }
+
+
+def _of_agent(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name[6:]: value for name, value in given.items() if name.startswith("agent.")}
 
 
 def quick_sizes(given: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,11 +132,21 @@ def quick_sizes(given: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
     suite = given.get("task.kind") or _suite_of([games] if isinstance(games, str) else games)
     sizes: dict[str, Any] = {"agent_steps": None}
     if agent_steps := _number(given, "task.agent_steps", 0):
-        update = _number(given, "task.num_envs", 16) * _number(given, "task.unroll_length", 5)
-        sizes["task.agent_steps"] = max(1, agent_steps // 2 // update) * update
+        sizes |= _halved(agent_steps // 2, given)
     budget = _number({**sizes, **typed}, "task.agent_steps", 0)
     sizes |= _quick(suite, given, budget)
     return {name: value for name, value in sizes.items() if name not in typed}
+
+
+def _halved(budget: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a budget in whole updates, and the environments of a learner with its own unrolls."""
+    learner = LEARNERS.get(given.get("agent.algorithm", "auto"))
+    own = None if learner is None else learner.own_unroll_length(_of_agent(given))
+    if own is None:
+        update = _number(given, "task.num_envs", 16) * _number(given, "task.unroll_length", 5)
+        return {"task.agent_steps": max(1, budget // update) * update}
+    envs = _number(given, "task.num_envs", max(1, min(16, budget // (LEAST_UPDATES * own))))
+    return {"task.num_envs": envs, "task.agent_steps": max(1, budget // (envs * own)) * envs * own}
 
 
 def _quick(suite: str, given: Mapping[str, Any], budget: int) -> Mapping[str, Any]:

@@ -61,9 +61,8 @@ def carry_out(
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     if not folder.file.exists():
         refuse_slow(study, cells)
-    resume = f"stopped; continue with: {program()} study {quoted(folder.path)}"
-    if trusts_imports:
-        resume += f" {TRUST_IMPORTS}"
+    command = command_of(folder, trusts_imports=trusts_imports)
+    resume = f"stopped; continue with: {command}"
     quiet = study.tracking.console == "quiet"
     interrupts = Interrupts(
         stop_after_s=study.runtime.stop_after_s,
@@ -96,9 +95,15 @@ def carry_out(
         more = f" (and {len(others)} more)" if others else ""
         raise RunFailedError(
             f"{first.cell.name}: {first.reason}{more}; once that is mended, "
-            f"`{program()} study {quoted(folder.path)}` computes what is missing"
+            f"`{command}` computes what is missing"
         )
     return Outcome(status=0, answer=answer, busy_share=busy)
+
+
+def command_of(folder: StudyFolder, *, trusts_imports: bool) -> str:
+    """Return the command that carries out the study of a folder."""
+    command = f"{program()} study {quoted(folder.path)}"
+    return f"{command} {TRUST_IMPORTS}" if trusts_imports else command
 
 
 def report(

@@ -92,7 +92,7 @@ class GymnasiumSuite(GameSuite):
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
         """
-        from leap_rl.envs.games import check_repeats, is_vector_env
+        from leap_rl.envs.games import check_names_module, check_repeats, is_vector_env
         from leap_rl.envs.own_vector import check_vector_env
 
         shape = self._common_shape(task)
@@ -102,6 +102,7 @@ class GymnasiumSuite(GameSuite):
             task = replace(task, **task.sized(SIZES[self.domain(task)]))
         remake = task.gymnasium.remake
         for game in task.resolved_games:
+            check_names_module(game)
             if not is_vector_env(game):
                 check_repeats(game, remake=remake, palette=task.gymnasium.palette)
                 continue

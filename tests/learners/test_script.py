@@ -135,6 +135,11 @@ def test_mixed_games_are_dealt_over_its_environments() -> None:
     task.advance(lambda point: None)
     assert [env._envs._parts[0].game for env in task._envs] == [0, 1]
     task.close()
+    more = make(games=(*games, "leap_rl/CartPole-v1@length=2.0"))
+    with pytest.raises(
+        RunFailedError, match=r"makes no environment of .*length=2.0: task.mix_games"
+    ):
+        learned(more, game="mixed")
 
 
 def test_an_encoder_of_ours_says_how_many_features_it_has_too() -> None:
@@ -217,11 +222,17 @@ def script(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--meta.method", "fomaml"], "meta.method = fomaml: agent.algorithm = module:function"),
+        (
+            ["--meta.method", "fomaml"],
+            f"meta.method = fomaml: agent.algorithm = {loops.MODULE}:learn",
+        ),
         (["--meta.loss_difference", "same_batch"], "meta.loss_difference = same_batch: agent."),
         (["--meta.method", "pretraining", "--meta.batch_size", "1"], "cannot be carried over"),
         (["--meta.method", "maml"], "meta.method = maml: differentiates"),
-        (["--agent.lr", "0.1"], "agent.lr = 0.1: has no effect with agent.algorithm = module:"),
+        (
+            ["--agent.lr", "0.1"],
+            f"agent.lr = 0.1: has no effect with agent.algorithm = {loops.MODULE}:",
+        ),
     ],
 )
 def test_what_it_cannot_do_is_refused(words: list[str], complaint: str, refused: Refused) -> None:
@@ -298,7 +309,7 @@ def test_an_arm_that_goes_on_is_one_whole_learning_of_its_encoder() -> None:
 @pytest.mark.parametrize(
     ("arm", "complaint"),
     [
-        ("fomaml", "arms.fomaml: meta.method = fomaml: agent.algorithm = module:function"),
+        ("fomaml", "arms.fomaml: meta.method = fomaml: agent.algorithm = tests."),
         ("pretraining", "arms.pretraining: meta.method = pretraining: agents of agent.algorithm"),
         ("leap_agent", "arms.leap_agent: agent.share = agent: has no effect with agent.algorithm"),
     ],

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.cli.study import take_out
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import calibration
-from leap_rl.studies.calibration import BUDGETS, RATES, Choice, choose
-from leap_rl.studies.cells import Cell
+from leap_rl.studies.calibration import BUDGETS, RATES, Choice, calibrated, choose
+from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.execution import Failure
 from leap_rl.studies.folder import StudyFolder
@@ -67,8 +68,9 @@ def test_a_calibration_writes_the_study_that_it_speaks_for(
     (out / "runs/other-0").mkdir(parents=True)
     assert "holds runs, and no study" in refused(*words)
     (out / "runs/other-0").rename(out / "runs/calibration-0-seen-12345678")
-    assert main(words) == 0, "what is there of a calibration does not stop it"
+    assert main([*words, "--trust_imports"]) == 0, "what is there of a calibration does not stop it"
     said = capsys.readouterr().out
+    assert said.splitlines()[-1].endswith(f" study {out} --trust_imports")
     assert said.count("CartPole-v1: ") == len(RATES) * len(BUDGETS) * 2 // 2
     written = StudyFolder(out).read()
     assert isinstance(written, StudyConfig)
@@ -78,6 +80,30 @@ def test_a_calibration_writes_the_study_that_it_speaks_for(
     assert written.task.agent_steps in {4_000, 8_000, 16_000}
     assert configure(["--config", str(out / "study.yaml")]) == written, "which is carried out next"
     assert "holds a study already; calibrate in a new folder" in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--arms", "{mine: {meta.nope: 1}}"], "arms.mine: meta.nope: no such option"),
+        (["--agent_steps", "8000"], "agent_steps = 8000: --calibrate looks for the budget"),
+    ],
+)
+def test_what_could_not_be_carried_out_is_refused_at_once(
+    words: list[str], complaint: str, tmp_path: Path, refused: Refused
+) -> None:
+    assert complaint in refused("study", *WORDS, *words, "--calibrate", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_budget_is_one_that_all_arms_can_have(tmp_path: Path) -> None:
+    arms = ["--arms", "{pretraining: {meta.updates_per_round: 20}, leap: {}}"]
+    sizes = ["--task.agent_steps", "8000", "--task.unroll_length", "5", "--meta.meta_steps", "7"]
+    study = configure(take_out([*WORDS, *arms, *sizes])[0])
+    assert cells_of(study, tmp_path)
+    for chosen, budget in ((2_000, 4_000), (4_000, 4_000), (8_000, 8_000)):
+        found = calibrated(study, Choice(lr=0.5, agent_steps=chosen), StudyFolder(tmp_path))
+        assert (found.agent.lr, found.task.agent_steps) == (0.5, budget)
 
 
 def test_a_learner_without_a_rate_of_ours_is_not_calibrated(

@@ -36,7 +36,7 @@ SMALL: Mapping[str, Any] = {
 
 def asked(**options: Any) -> StudyConfig:
     given = {**SMALL, **{name.replace("__", "."): value for name, value in options.items()}}
-    return configure(take_out(words_of(given))[0])
+    return configure(take_out(words_of(given))[0], trusts_imports=True)
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
@@ -335,6 +335,41 @@ def test_quick_halves_a_file_but_not_the_command_line(tmp_path: Path) -> None:
     assert (quick.runs, quick.agents, quick.task.agent_steps) == (1, 7, 20_000)
     file.write_text(dump(quick.to_mapping()))
     assert configure(take_out([str(file)])[0]) == quick, "resumed, it is not halved again"
+    assert configure(take_out(["--quick", str(file)])[0]) == quick
+
+
+def test_a_librarys_quick_budget_is_in_its_own_batches(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    file, words = tmp_path / "poles.yaml", ["--quick", str(tmp_path / "poles.yaml")]
+    study = f"games: {POLES}\nheld_out: ['{LONG}']\narms: [leap]\n"
+    study += "agent: {algorithm: 'sb3:PPO', sb3: {n_steps: 128}}\n"
+    for sizes, halved in (("agent_steps: 5632, num_envs: 4", 2560), ("agent_steps: 9216", 4608)):
+        file.write_text(f"{study}task: {{{sizes}}}\n")
+        quick = configure(take_out(words)[0])
+        assert quick.task.agent_steps == halved
+        assert cells_of(quick, tmp_path)
+
+
+def test_an_encoder_of_ones_own_has_its_own_precision(tmp_path: Path) -> None:
+    for precision in ("auto", "float32"):
+        arms = str({"leap": {}, "odd": {"agent.encoder": "tests.learners.loops:odd"}})
+        study = asked(arms=arms, agent__precision=precision)
+        cells = cells_of(study, tmp_path, trusts_imports=True)
+        found = {(cell.arm, cell.config.agent.precision) for cell in cells}
+        usual = "float32_compiled" if precision == "auto" else precision
+        assert found == {("random", usual), ("leap", usual), ("odd", "float32")}
+
+
+def test_a_member_that_is_there_by_another_ones_module_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+    source += "gymnasium.register('late/Pole-v0', CartPoleEnv, max_episode_steps=50)\n"
+    (tmp_path / "late_poles.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    study = asked(games="late_poles:late/Pole-v0", held_out="late/Pole-v0@sutton_barto_reward=true")
+    with pytest.raises(ValueError, match=r"name it here too, late_poles:late/Pole-v0@sutton"):
+        cells_of(study, tmp_path, trusts_imports=True)
 
 
 def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.watch import Loss, Watch, watched
 from leap_rl.networks.encoders import features_of, make_encoder
 from leap_rl.networks.parameters import layout_of, load_parameters
+from leap_rl.tasks.options import MIXED
 
 
 class ScriptTask(WatchedTask):
@@ -51,6 +52,7 @@ class ScriptTask(WatchedTask):
         self._layout = layout_of(self._encoder)
         self._report = Report(self._budget, self._watch)
         self._envs: list[CountedEnv] = []
+        self._numbers: set[int] = set()
         self._watched: Watch | None = None
         self._start = torch.zeros(0)
         self._agent: nn.Module = self._encoder
@@ -113,6 +115,7 @@ class ScriptTask(WatchedTask):
         learner, spec = self._learner, self._spec
         envs = learner.suite.make_single(learner.task, spec.game, number=number)
         seed = derive_seed(spec.seed, Purpose.ENVIRONMENTS, number) % SEEDS
+        self._numbers.add(number)
         self._envs.append(CountedEnv(envs, self._report, self._learning.check, seed))
         return self._envs[-1]
 
@@ -161,6 +164,20 @@ class ScriptTask(WatchedTask):
                 f"ends after {self._report.agent_steps} of {budget} agent steps; it must use up "
                 "its budget, in environments of this process (SyncVectorEnv): take a "
                 "task.agent_steps that its batches divide"
+            )
+        self._check_dealt()
+
+    def _check_dealt(self) -> None:
+        """Raise MisuseError if games that are dealt over environments have none."""
+        if self._spec.game != MIXED:
+            return
+        games = self._learner.task.resolved_games
+        dealt = {number % len(games) for number in self._numbers}
+        if missing := [game for i, game in enumerate(games) if i not in dealt]:
+            raise MisuseError(
+                f"makes no environment of {missing[0]}: task.mix_games = true deals the numbers of "
+                f"make_env(number) over {len(games)} games; make at least as many environments, "
+                "numbered from 0"
             )
 
     def _said(self, error: BaseException) -> str:
