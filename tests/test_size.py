@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 39_670, "tests": 39_371, "benchmarks": 6_402}
+BUDGETS = {"leap_rl": 39_830, "tests": 39_505, "benchmarks": 6_402}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
@@ -17,7 +17,8 @@ for cores that are lent, limits of what is unpacked and downloaded, and librarie
 for what study files, folders, scripts and archives of strangers may hold; and for studies that are
 finished in part, whose arms have other games or runs, and trainers whose tasks hang or exit; and
 for what a start was trained on before, environments whose errors and channels are their own, what
-a GPU computes, and studies that move to another processor."""
+a GPU computes, and studies that move to another processor; and for loops that play mixed games,
+budgets that all arms can have, members' own modules, and references that get worse."""
 LONGEST = 430
 """Lines of a file in the package."""
 

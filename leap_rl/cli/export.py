@@ -16,7 +16,6 @@ from leap_rl.core.lines import say
 from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.regular_file import LARGEST, read_given
 from leap_rl.core.version import __version__
-from leap_rl.evaluation.results import Training
 from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.networks.custom import check_trust
@@ -156,8 +155,7 @@ def export(
     number = int(one.file.parent.name)
     data = read_given(one.file, LARGEST)
     sha256 = hashlib.sha256(data).hexdigest()
-    agent_steps = run.read_state(number)["agent_steps"]
-    trained = one.trained or Training(agent_steps=agent_steps, games=config.task.resolved_games)
+    games = config.task.resolved_games  # of version 0 they are to come
     evaluated = [_evaluated(path, one.given, sha256, config) for path in evaluations]
     encoder, observation_shape = shared
     card = Card(
@@ -168,9 +166,9 @@ def export(
         observation_shape=observation_shape,
         share=config.agent.share,
         method=config.meta.method,
-        games=trained.games or config.task.resolved_games,  # of version 0 they are to come
+        games=(one.trained and one.trained.games) or games,
         meta_steps=number,
-        agent_steps=int(trained.agent_steps),
+        agent_steps=None if one.trained is None else int(one.trained.agent_steps),
         seed=config.seed,
         leap_rl=__version__,
         sha256=sha256,

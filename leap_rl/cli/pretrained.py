@@ -38,7 +38,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 def _row(name: str, card: Card) -> tuple[str, ...]:
     games = f"{len(card.games)} game{'s' * (len(card.games) > 1)}"
     saves = (_saves(card, seen) for seen in ("yes", "no"))
-    return f"{PREFIX}{name}", games, f"{card.agent_steps:,}", *saves
+    steps = "unknown" if card.agent_steps is None else f"{card.agent_steps:,}"
+    return f"{PREFIX}{name}", games, steps, *saves
 
 
 def _saves(card: Card, seen: str) -> str:

@@ -20,6 +20,7 @@ from leap_rl.evaluation.over_games import contrasts_of, mean_saved, ranking_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
     Reference,
+    Statistic,
     agent_steps_saved,
     make_reference,
     most_that_can_be_saved,
@@ -111,8 +112,15 @@ def _game(
 
 
 def _saved(game: Game, name: str) -> Sampled:
-    statistic = partial(agent_steps_saved, budget=game.reference.budget)
+    """Return D: 0 where agents of the reference get worse, as its sign would be the wrong one."""
+    statistic: Statistic = partial(agent_steps_saved, budget=game.reference.budget)
+    if game.reference.falls:
+        statistic = _nothing
     return sample(statistic, game.runs[name], game.reference, game.numbers[name])
+
+
+def _nothing(ours: Means, theirs: Means) -> float:
+    return 0.0
 
 
 def _compare(

@@ -65,6 +65,11 @@ class Reference:
         """Whether the agents' gain is known to be above zero."""
         return self.verdict in ("sound", "uncertain")
 
+    @property
+    def falls(self) -> bool:
+        """Whether the agents are known to get worse, which leaves nothing to be saved."""
+        return self.gain.high < 0
+
 
 def make_reference(curves: Sequence[LearningCurve], budget: int) -> Reference:
     """Return what n agents gain, and whether that is known well enough to measure by."""
@@ -136,6 +141,8 @@ def agent_steps_saved(ours: Means, reference: Means, budget: int) -> float:
 
 def most_that_can_be_saved(reference: Reference) -> float:
     """Return D_max: what agents save that are at the reference's end from the beginning."""
+    if reference.falls:
+        return 0.0
     missing = 1.0 - levels(reference.means.curve, reference.means)
     known = np.isfinite(missing)
     return float(reference.budget / len(missing) * missing[known].sum())

@@ -11,6 +11,7 @@ from leap_rl.evaluation.normalization import Scale
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.savings import Reference, SpeedUp
 from leap_rl.evaluation.statistics import IntervalEstimate
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 Scope: TypeAlias = Literal["all", "seen", "new"]
 """Games that a mean is over: all, or those that meta-training saw, or those that it did not."""
@@ -98,7 +99,8 @@ class Comparison:
     def pays_over(self, scope: Scope) -> IntervalEstimate | None:
         """Return after how many new tasks of a scope's games meta-training has paid.
 
-        None where it may never, or where a game's reference is not sound.
+        None where it may never, where a game's reference is not sound, or where that is no random
+        start: what an initialization saves over another one does not pay for both.
         """
         return self._pays(self.over[scope].saved, self.effects(scope))
 
@@ -107,7 +109,8 @@ class Comparison:
         return self._pays(self.games[game].saved, [self.games[game]])
 
     def _pays(self, saved: IntervalEstimate, effects: Iterable[Effect]) -> IntervalEstimate | None:
-        sound = all(effect.reference.verdict == "sound" for effect in effects)
+        sound = self.reference == RANDOM
+        sound &= all(effect.reference.verdict == "sound" for effect in effects)
         if not self.trained or not sound or not 0 < saved.low < float("inf"):
             return None
         return IntervalEstimate(*(self.trained / each for each in (saved.value, *saved[:0:-1])))

@@ -63,11 +63,11 @@ def measured_rows(summary: Summary) -> list[dict[str, str]]:
 PAYS = "pays from task"
 _YES = {True: "yes", False: "no", None: "unknown"}
 _SAVED = (
-    "Agent steps that an agent spends at or above a level, beyond those that one from a random "
-    "start does, averaged over the levels from random's first return to its final one; with 95 % "
-    "intervals over runs and over random's agents. At most: what a start would save that is at "
-    "random's end from the beginning. Final returns are means of the last tenth of the budget. "
-    "Speed-up: how many times sooner agents come to half of what random ones gain."
+    "Agent steps that an agent spends at or above a level, beyond those that one of the reference "
+    "does, averaged over the levels from the reference's first return to its final one; with 95 % "
+    "intervals over runs and over the reference's agents. At most: what a start would save that is "
+    "at the reference's end from the beginning. Final returns are means of the last tenth of the "
+    "budget. Speed-up: how many times sooner agents come to half of what the reference gains."
 )
 _REFERENCE = (
     "What agent steps are measured by. The gain is from the first to the final return, with its "

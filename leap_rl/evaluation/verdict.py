@@ -109,23 +109,36 @@ def saves(saved: IntervalEstimate, most: float) -> str:
             return f"{amount} (no interval)"
 
 
-def about_reference(game: str, reference: Reference) -> str | None:
-    """Return why a game's agent steps cannot be measured well; none where they can."""
+def about_reference(game: str, reference: Reference, name: str = RANDOM) -> str | None:
+    """Return why a game's agent steps cannot be measured well; none where they can.
+
+    Args:
+        game: Its name.
+        reference: What agents of the reference did in it.
+        name: Which initialization that is.
+    """
+    whose = _agents_of(name)
     if reference.verdict == "long episodes":
         return f"{game}: episodes are too long for this budget; give agents more agent steps"
     if reference.verdict == "no gain":
-        means = reference.means
+        means, do = reference.means, "get worse" if reference.falls else "do not learn"
         return (
-            f"{game}: agents from random starts do not learn in this budget (return "
-            f"{number(means.first)} at first, {number(means.final)} at the end), so that there is "
-            "nothing to save; give agents more agent steps"
+            f"{game}: {whose} {do} in this budget (return {number(means.first)} at first, "
+            f"{number(means.final)} at the end), so that there is nothing to save; give agents "
+            "more agent steps"
         )
     if reference.verdict == "uncertain":
         more = reference.more_agents
-        agents = f"{more} more random agent{'s' * (more > 1)}"
-        settle = agents if more else "more random agents or agent steps"
+        kind = "random agent" if name == RANDOM else f"agent of {name}"
+        kinds = kind.replace("agent", "agents", 1)
+        settle = f"{more} more {kinds if more > 1 else kind}"
+        settle = settle if more else f"more {kinds} or agent steps"
         return f"{game}: the reference is uncertain; {settle} would settle it"
     return None
+
+
+def _agents_of(reference: str) -> str:
+    return "agents from random starts" if reference == RANDOM else f"agents of {reference}"
 
 
 def number(value: float) -> str:
@@ -142,7 +155,8 @@ def _in_game(comparison: Comparison, game: str, effect: Effect) -> str:
     if not effect.reference.learns:
         low, high = effect.final_difference.low, effect.final_difference.high
         interval = f" (difference {number(low)} to {number(high)})" if math.isfinite(low) else ""
-        return f": {about_reference(game, effect.reference)}; {returns}{interval}."
+        why = about_reference(game, effect.reference, comparison.reference)
+        return f": {why}; {returns}{interval}."
     said = f" {saves(effect.saved, effect.most)} in {game}; {returns}."
     return f"{said} {_cost(comparison, comparison.pays_in(game))}"
 
@@ -158,7 +172,7 @@ def _in_games(comparison: Comparison, scope: Scope) -> str:
         where = f" in games{kinds[scope]}" if kinds[scope] else ""
         found = {effect.reference.verdict for effect in comparison.effects(scope)}
         reasons = {
-            "no gain": "agents from random starts gain nothing",
+            "no gain": f"{_agents_of(comparison.reference)} gain nothing",
             "long episodes": "episodes are too long for this budget",
         }
         why = " or ".join(said for verdict, said in reasons.items() if verdict in found)
@@ -175,7 +189,7 @@ def _where(comparison: Comparison, over: Saved) -> str:
     words = {"helps": "helps in", "hurts": "does harm in"}
     counts = [f"{words[word]} {found.count(word)}" for word in words if word in found]
     unlearned = {  # the mean counts them: none is left out by chance
-        "no gain": "agents from random starts do not learn",
+        "no gain": f"{_agents_of(comparison.reference)} do not learn",
         "long episodes": "episodes are too long in",
     }
     references = [effect.reference.verdict for effect in effects]
@@ -206,7 +220,9 @@ def _cost(comparison: Comparison, pays: IntervalEstimate | None) -> str:
         parts.append("What its meta-training took is not known")
     elif comparison.trained:
         took = f"Meta-training took {agent_steps(comparison.trained)} agent steps"
-        if pays is None:
+        if comparison.reference != RANDOM:
+            parts.append(took)
+        elif pays is None:
             parts.append(f"{took} and is not known to pay{' in new games' * new}")
         else:
             tasks, least, most = whole_tasks(pays)
@@ -264,7 +280,8 @@ def notes_of(summary: Summary) -> list[str]:
     notes += [
         f"{said}."
         for name, game in summary.games.items()
-        if (several or game.reference.learns) and (said := about_reference(name, game.reference))
+        if (several or game.reference.learns)
+        and (said := about_reference(name, game.reference, summary.reference))
     ]
     notes += _about_agents(summary)
     notes += _about_runs(summary)

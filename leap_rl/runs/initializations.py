@@ -300,6 +300,10 @@ def _check(run: LoadedRun, number: int) -> Training | None:
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
+    card, trained = exported.card, None
+    if card.agent_steps is not None:
+        games = card.games if card.agent_steps else ()  # of version 0 they were to come
+        trained = Training(agent_steps=card.agent_steps, games=games)
     return FoundInitialization(
         given=given,
         path=exported.place,
@@ -307,7 +311,7 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         name=exported.name,
         # Reading imports nothing.
         options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
-        trained=Training(agent_steps=exported.card.agent_steps, games=exported.card.games),
+        trained=trained,
     )
 
 

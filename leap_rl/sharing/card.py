@@ -82,8 +82,8 @@ class Card:
     """As `meta.method` names it."""
     games: tuple[str, ...]
     meta_steps: int
-    agent_steps: int
-    """Of all its agents together."""
+    agent_steps: int | None
+    """Of all its agents together; none where what made its start is not known."""
     seed: int
     leap_rl: str
     """The version that made it."""
@@ -120,10 +120,12 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
     }
     shape = " x ".join(map(str, card.observation_shape))
     what = "an agent, its encoder and heads" if card.share == "agent" else "an encoder"
+    steps = "an unknown number of" if card.agent_steps is None else f"{card.agent_steps:,}"
+    unknown = " and what made its start" * (card.agent_steps is None)
     made = fill(
         f"The starting weights of {what} (`{card.encoder}`, observations of {shape}), "
         f"meta-trained by leap_rl {card.leap_rl}: {card.method}, {card.meta_steps} meta-steps, "
-        f"{card.agent_steps:,} agent steps in all, on {', '.join(card.games)}; seed {card.seed}. "
+        f"{steps} agent steps in all, on {', '.join(card.games)}{unknown}; seed {card.seed}. "
         f"`{OPTIONS}` has every option." + _NORMALIZED * normalized,
         width=100,
     )

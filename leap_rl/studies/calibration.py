@@ -93,7 +93,7 @@ def calibrate(
             say("\n".join(lines_of(found)))
             choice = choose(found)
             if choice is None:
-                raise RunFailedError(_nothing_learned(study, found))
+                raise RunFailedError(nothing_learned(study, found))
             chosen = calibrated(study, choice, folder, trusts_imports=trusts_imports)
             folder.write(chosen)
     except KeyboardInterrupt:
@@ -125,7 +125,7 @@ def _check(failures: Sequence[Failure], cells: Sequence[Cell]) -> None:
         )
 
 
-def _nothing_learned(study: StudyConfig, found: Found) -> str:
+def nothing_learned(study: StudyConfig, found: Found) -> str:
     """Return why no budget is enough, and what helps."""
     members, budget = " and ".join(members_of(study)), study.task.agent_steps
     verdicts = {one.verdict for references in found.values() for one in references.values()}

@@ -57,6 +57,8 @@ class Cell:
     alone: str | None = None
     """The one member that this is learned from, of an arm with a run for each; new agents choose
     among their starts."""
+    mix: float | None = None
+    """The share of what was learned in new agents' starts, if not all of it."""
 
     @property
     def name(self) -> str:
@@ -109,13 +111,15 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
             _own_precision(asked, study, name, study.arm(name, trusts_imports=trusts_imports)),
         )
     ]
+    # Arms that differ in their mixes alone share their runs, which are those of the one without.
+    arms.sort(key=lambda arm: mix_of(arm[0], study.spelled_arms[arm[0]]) is not None)
     cells = list(_baseline(study, out))
     trained: dict[str, Cell] = {}
     for run in range(study.runs):
         for name, alone, config in arms:
             one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
             content = fingerprint(one, None)
-            if content not in trained:  # arms that differ in their mixes alone share their runs
+            if content not in trained:
                 trained[content] = Cell(
                     arm=name,
                     run=run,
@@ -128,7 +132,7 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
                 cells.append(trained[content])
             mix = mix_of(name, study.spelled_arms[name])
             evaluations = _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
-            cells += (replace(cell, alone=alone) for cell in evaluations)
+            cells += (replace(cell, alone=alone, mix=mix) for cell in evaluations)
     return cells
 
 
@@ -301,6 +305,10 @@ def _place(
     path = out / RUNS / f"{stem}-{digest[:DIGITS]}"
     if path.exists():
         return path
+    run = stem.rpartition("-")[2]
+    if run.isdecimal():  # meta-training, which may be the run of an arm that is gone
+        for same in sorted((out / RUNS).glob(f"*-{run}-{digest[:DIGITS]}")):
+            return same
     for other in sorted((out / RUNS).glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
         try:
             if computes(read_run(RunFolder(other)), config, _digest_of(after, mark)):

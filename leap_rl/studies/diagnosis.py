@@ -143,7 +143,7 @@ def _features(
     found = {}
     seen: dict[str, Any] = {}
     for cell in cells:
-        if cell.after is None or cell.run or cell.arm != cell.after.arm or not cell.after.finished:
+        if cell.after is None or cell.run or cell.mix is not None or not cell.after.finished:
             continue  # a mix has its own features for each agent
         if cell.alone is not None:
             continue  # there is one start for each member, of which agents choose

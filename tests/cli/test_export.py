@@ -248,6 +248,24 @@ def test_a_run_may_begin_at_another_ones_by_its_name(folders: Path, tmp_path: Pa
     assert after.agent_steps == before.agent_steps + stored.task.agent_steps
 
 
+def test_what_is_not_known_of_a_run_is_not_known_of_its_export(
+    folders: Path, tmp_path: Path
+) -> None:
+    shutil.copy(folders / "run/checkpoints/000001" / INITIALIZATION, tmp_path / "lone.safetensors")
+    train = ["train", *CATCH, "--meta.init", str(tmp_path / "lone.safetensors"), *LOCALLY]
+    sizes = ["--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    assert main([*train, *sizes, "--run_dir", str(tmp_path / "run")]) == 0
+    for given, known in ((tmp_path / "run", None), (f"{folders / 'run'}@0", (0, ()))):
+        out = tmp_path / f"of-{Path(given).name}"
+        assert main(["export", str(given), "--out", str(out)]) == 0
+        trained = [find_initialization(str(one)).trained for one in (given, out)]
+        found = [one and (one.agent_steps, one.games) for one in trained]
+        assert found == [known, known]
+    assert "an unknown number of agent steps in all" in " ".join(
+        (tmp_path / "of-run" / CARD).read_text().split()
+    )
+
+
 @pytest.mark.parametrize("command", ["evaluate", "learn"])
 def test_an_unknown_name_is_told_the_known_ones(command: str, refused: Refused) -> None:
     line = refused(command, "--init", "pretrained:nothing", *LOCALLY)

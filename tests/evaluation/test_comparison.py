@@ -212,6 +212,24 @@ def test_a_mean_says_how_many_of_its_games_random_starts_do_not_learn() -> None:
     assert "; cannot be measured by agent steps in games that it did not see, as agents" in said
 
 
+def test_where_random_starts_get_worse_nothing_is_saved_or_lost() -> None:
+    halves = {RANDOM: 0.5, "good": 0.3, "bad": 0.3}
+    curves = learners(halves)
+    for name, end in ((RANDOM, 10.0), ("good", 20.0), ("bad", 5.0)):
+        curves += learners({name: 0.4}, ("pong",), start=20.0, end=end, noise=1.0, luck=0.5)
+    summary = summarize(evaluation(curves, training=TRAINED))
+    said = " ".join(summary.verdict)
+    assert "pong: agents from random starts get worse in this budget (return 19.7 at first" in said
+    for comparison in summary.comparisons:
+        alone, mean = comparison.games["breakout"], comparison.over["all"]
+        assert comparison.games["pong"].saved.value == comparison.games["pong"].most == 0
+        assert 2 * mean.saved.value == pytest.approx(alone.saved.value)
+        assert 2 * mean.most == pytest.approx(alone.most)
+        assert mean.saved.low > 0
+    good, bad = (each.games["pong"].final_difference for each in summary.comparisons)
+    assert bad.high < 0 < good.low
+
+
 def test_an_uncertain_reference_has_neither_speed_up_nor_break_even() -> None:
     curves = learners({RANDOM: 0.7, "leap": 0.15}, noise=60.0, luck=1.0, runs=4)
     summary = summarize(evaluation(curves, training=TRAINED))
@@ -347,7 +365,13 @@ def test_own_starts_join_random_agents() -> None:
 
 def test_without_random_starts_the_first_is_what_others_are_set_against() -> None:
     curves = learners({"finetuned": 0.6, "leap": 0.3})
-    summary = summarize(evaluation(curves))
+    summary = summarize(evaluation(curves, training=TRAINED))
+    assert "agent steps; it" in summary.verdict[0], (
+        "what training took over nothing, without a task"
+    )
+    assert "from random" not in " ".join(summary.verdict)
+    still = learners({"finetuned": 0.5, "leap": 0.3}, end=10.0, luck=0.0)
+    assert "agents of finetuned do not learn" in verdict(evaluation(still))
     assert summary.reference == "finetuned"
     assert only(summary).initialization == "leap"
     assert "not against a random one" in " ".join(summary.verdict)

@@ -12,14 +12,14 @@ from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import calibration
-from leap_rl.studies.calibration import BUDGETS, RATES, Choice, calibrated, choose
+from leap_rl.studies.calibration import BUDGETS, RATES, Choice, calibrated, choose, nothing_learned
 from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.execution import Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.training.messages import Diverged
 from tests.commands import Refused
-from tests.evaluation.agents import evaluation, flat, learner
+from tests.evaluation.agents import agent, evaluation, flat, learner
 from tests.training.fakes import FakePlan, assigned, claim, make_server
 
 BUDGET = 100_000
@@ -104,6 +104,17 @@ def test_the_budget_is_one_that_all_arms_can_have(tmp_path: Path) -> None:
     for chosen, budget in ((2_000, 4_000), (4_000, 4_000), (8_000, 8_000)):
         found = calibrated(study, Choice(lr=0.5, agent_steps=chosen), StudyFolder(tmp_path))
         assert (found.agent.lr, found.task.agent_steps) == (0.5, budget)
+
+
+def test_that_episodes_are_too_long_is_said() -> None:
+    study = configure(take_out([*WORDS, "--task.agent_steps", "8000"])[0])
+    long = make_reference([agent([BUDGET], [1.0], seed=seed) for seed in range(5)], BUDGET)
+    for references, said in (
+        ([long], "episodes of "),
+        ([long, reference(end=10)], "agents learn "),
+    ):
+        found = {(0.1, 100 * i): {"a": one} for i, one in enumerate(references)}
+        assert nothing_learned(study, found).startswith(said)
 
 
 def test_a_learner_without_a_rate_of_ours_is_not_calibrated(

@@ -373,8 +373,16 @@ def test_a_member_that_is_there_by_another_ones_module_is_refused(
 
 
 def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:
-    words = words_of({**SMALL, "arms": ["leap", "leap_mixed"], "runs": "2"})
-    cells = cells_of(configure(take_out(words)[0]), tmp_path)
+    def runs_of(*arms: str) -> list[Path]:
+        cells = cells_of(asked(arms=list(arms), runs="2"), tmp_path)
+        return [cell.path for cell in cells if cell.members is None]
+
+    assert runs_of("leap", "leap_mixed") == runs_of("leap_mixed", "leap")
+    (lone, *_), (shared, *_) = runs_of("leap_mixed"), runs_of("leap")
+    assert lone != shared
+    shared.mkdir(parents=True)
+    assert runs_of("leap_mixed")[0] == shared, "which is there already"
+    cells = cells_of(asked(arms=["leap", "leap_mixed"], runs="2"), tmp_path)
     trained = [cell for cell in cells if cell.members is None]
     assert [(cell.arm, cell.run) for cell in trained] == [("leap", 0), ("leap", 1)]
     mixed = [cell for cell in cells if cell.arm == "leap_mixed"]
