@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from leap_rl.cli import command_parser
 from leap_rl.core.lines import say
 from leap_rl.runs.config import Config
-from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.display import resume_command, shown
 from leap_rl.runs.header import read_run
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import kind_of
@@ -83,4 +83,4 @@ def _ended(folder: RunFolder, config: Config) -> str:
         return f"{run}: is damaged: it has {done} meta-steps, of {rounds} that were to be made"
     if done >= rounds:
         return f"{run}: finished{made}"
-    return f"{run}: stopped{made}; continue with: {program()} resume {quoted(folder)}"
+    return f"{run}: stopped{made}; continue with: {resume_command(folder, config.imports)}"

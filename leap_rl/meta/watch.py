@@ -95,10 +95,16 @@ class Watch:
                     "optimizer.step(closure): the gradient is computed within the step, where no "
                     "hook sees it; compute it before, and call step()"
                 )
+            # Of a fused optimizer torch.amp.GradScaler leaves unscaling, and skipping, to the step.
+            scale, skips = (getattr(optimizer, name, None) for name in ("grad_scale", "found_inf"))
+            if skips is not None and float(skips) > 0:
+                return
             if number in self._in_round:
                 self._observe()
             loss = 0.0 if self._loss is None else self._loss()
             grad = flat_grad(self._parameters, self._steps[number])
+            if scale is not None:
+                grad /= scale
             if self._theta is None:
                 self._theta, self._losses, self._grad = flat(self._parameters), loss, grad
             else:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import Training
 from leap_rl.runs.config import Config
-from leap_rl.runs.display import program, quoted, shown, tell
+from leap_rl.runs.display import resume_command, shown, tell
 from leap_rl.runs.header import (
     LoadedRun,
     Origin,
@@ -128,7 +128,7 @@ def make_run(
             if folder.exists():
                 raise ValueError(
                     f"run_dir = {shown(folder)}: holds a run already; resume it by "
-                    f"`{program()} resume {quoted(folder)}`, or choose another folder"
+                    f"`{resume_command(folder, config.imports)}`, or choose another folder"
                 )
             write_first(folder)
             run.write()  # last: a folder with a config is a run

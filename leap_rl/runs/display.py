@@ -48,6 +48,11 @@ def trusting(imports: Mapping[str, Sequence[str]]) -> str:
     return f" {TRUST_IMPORTS}" if any(imports.values()) else ""
 
 
+def resume_command(folder: RunFolder, imports: Mapping[str, Sequence[str]]) -> str:
+    """Return the command that continues a run which imports these."""
+    return f"{program()} resume {quoted(folder)}{trusting(imports)}"
+
+
 ATARI_AGENT_STEPS = 96_000
 """Of an agent in a first comparison: some minutes."""
 

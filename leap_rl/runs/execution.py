@@ -11,7 +11,7 @@ from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config
-from leap_rl.runs.display import program, quoted, shown, trusting
+from leap_rl.runs.display import resume_command, shown
 from leap_rl.runs.header import LoadedRun, to_mapping
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import kind_of, make_tasks
@@ -65,11 +65,12 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
     """Be the run's driver."""
     config, folder = run.config, run.folder
     quiet = config.tracking.console == "quiet"
-    resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
+    command = resume_command(folder, config.imports)
+    resume = f"stopped; continue with: {command}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,
         started_s=call.started_s,
-        farewell=None if quiet else resume + trusting(config.imports),
+        farewell=None if quiet else resume,
     )
     try:
         with interrupts, interrupts.explaining(OSError, RunFailedError):
@@ -78,7 +79,7 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
     except KeyboardInterrupt:
         pass
     except OSError as error:
-        raise _with_way_out(error, folder) from None
+        raise _with_way_out(error, folder, command) from None
     if interrupts.reason is StopReason.CLUSTER_LOST:
         raise ClusterLostError(f"{interrupts.lost}; {resume}")
     if not quiet:
@@ -86,15 +87,14 @@ def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
     return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)
 
 
-def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
+def _with_way_out(error: OSError, folder: RunFolder, command: str) -> Exception:
     """Return the error of a run whose files cannot be written, with what its user can do."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
         return error
-    resume = f"`{program()} resume {quoted(folder)}`"
     first = "make room, and" if full else "once that is mended,"
     where = error.filename or folder.place
-    return RunFailedError(f"{where}: {error.strerror}; {first} {resume} continues")
+    return RunFailedError(f"{where}: {error.strerror}; {first} `{command}` continues")
 
 
 def _run_rounds(

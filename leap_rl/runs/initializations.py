@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from leap_rl.core.urls import check_address, file_in, is_url, redacted
 from leap_rl.evaluation.results import Training
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.display import tell
+from leap_rl.runs.display import resume_command, tell
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing import pretrained
@@ -105,6 +104,14 @@ def read_theta0(
     file = found.path if found.file is None else str(found.file)
     theta0, digest = read_initialization(file, layout)
     return theta0, digest + found.mark
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError for what cannot name a method's initializations."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"initializations: {name!r}: a name has letters, digits, _ . + and - alone"
+        )
 
 
 def find_group(given: str) -> FoundGroup:
@@ -261,7 +268,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     elif not latest:
         raise ValueError(
             f"init = {given}: the run has made no meta-step yet; resume it by "
-            f"`leap-rl resume {shlex.quote(given)}`"
+            f"`{resume_command(folder, run.config.imports)}`"
         )
     else:
         number = latest

@@ -63,8 +63,10 @@ from safetensors.torch import load_file
 start = load_file("FOLDER/initialization.safetensors")
 found = model.policy.load_state_dict(start, strict=False)
 assert not found.unexpected_keys, "the model has another network"
-```
+{follow}```
 """
+_FOLLOWS = {"sb3:DQN": "q_net", "sb3:SAC": "critic"}
+"""What a target network follows, which such a file leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +168,10 @@ def _how_to_load(card: Card, algorithm: str, trust: str) -> str:
     library, _, name = algorithm.partition(":")
     images = len(card.observation_shape) > 1
     if library == "sb3" and card.encoder == "library":
-        return _LOAD_SB3.format(name=name, policy="CnnPolicy" if images else "MlpPolicy")
+        policy, follow = "CnnPolicy" if images else "MlpPolicy", ""
+        if one := _FOLLOWS.get(algorithm):
+            follow = f"model.{one}_target.load_state_dict(model.{one}.state_dict())\n"
+        return _LOAD_SB3.format(name=name, policy=policy, follow=follow)
     if card.share == "convolutions":
         return _LOAD_CONVOLUTIONS.format(trust=trust)
     dtype = "uint8 " if images else ""  # of vectors there are both

@@ -73,6 +73,10 @@ def test_what_the_command_refuses_is_raised_with_its_line(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="nowhere"):
         leap_rl.evaluate(tmp_path / "nowhere", quiet=True)
+    with pytest.raises(ValueError, match="'my method': a name has letters, digits"):
+        leap_rl.evaluate({"my method": tmp_path}, quiet=True)
+    with pytest.raises(ValueError, match="a,b': name a place without a comma"):
+        leap_rl.evaluate({"mine": tmp_path / "a,b"}, quiet=True)
     assert not list((tmp_path / "runs").iterdir())
     with pytest.raises(ValueError, match="no run"):
         Run(tmp_path / "nowhere")

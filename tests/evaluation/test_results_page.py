@@ -110,7 +110,7 @@ def test_pages_of_studies_are_made_again_from_what_lies_beside_them(beside: Path
 CARD_OF_LEAP = locate("minatar-leap") / CARD
 LEFT_OUT, TURN = RESULTS / "minatar_left_out.md", RESULTS / "minatar_turn.md"
 ORDERS, CHEETAH = RESULTS / "minatar_permutations.md", RESULTS / "half_cheetah.md"
-EQ8 = RESULTS / "minatar_eq8.md"
+EQ8, UNSEEN = RESULTS / "minatar_eq8.md", RESULTS / "minatar_unseen.md"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,7 @@ EQ8 = RESULTS / "minatar_eq8.md"
         ("docs/results.md", ORDERS, "49,700 to 92,000|10,100 to 11,800|-18,200 to 24,100|56,500"),
         ("docs/results.md", CHEETAH, "52,600|29,100 to 76,100|90,500|68,400|74,700"),
         ("docs/results.md", EQ8, "46,800|42,800 to 50,800|75,500|58,600|11,800 (8,120 to 15,400)"),
+        ("docs/results.md", UNSEEN, "10,300|2,620 to 18,000|4,770|42,100|56,000|72,400"),
         ("README.md", CHEETAH, "52,600|29,100 to 76,100|90,500|122|68,400"),
         ("README.md", ORDERS, "67,900|65,300 to 70,400|75,300|107"),
         ("README.md", TURN, "44,700|74,300|35,700 to 53,600|25,300|162|285"),

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -23,12 +24,14 @@ from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap, NonFiniteError
+from leap_rl.sharing.card import read_card, write_card
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 from tests.commands import LOCALLY, Refused, start
 from tests.end_to_end.whole_runs import initializations
+from tests.envs import own_games
 from tests.learners.whole_task import learned
 from tests.studies.test_config import words_of
 
@@ -201,6 +204,18 @@ def test_statistics_of_observations_are_saved_with_the_agent() -> None:
     assert saved["observations.variance"].min() > 0
 
 
+def test_bytes_are_learned_from_as_they_are_normalized() -> None:
+    task, _, _ = learned(
+        make(
+            "A2C", games=(f"{own_games.MODULE}:Walk-v0@sees=numbers",), normalize_observations=True
+        )
+    )
+    stored = task._model.rollout_buffer.observations
+    assert stored.dtype == np.float32
+    assert stored.min() < 0 < stored.max()
+    assert not np.array_equal(stored, stored.round())
+
+
 def test_the_loss_is_what_the_library_descends_and_torch_is_left_as_it_was() -> None:
     backward = Tensor.backward
     learner = make("A2C", sb3={"n_steps": 5, "vf_coef": 0.0})
@@ -353,6 +368,11 @@ def test_a_meta_trained_start_is_learned_from_and_loads_in_the_library_alone(
     folder = tmp_path / "FOLDER"
     assert main(["export", str(run), "--out", str(folder)]) == 0
     card = (folder / "README.md").read_text()
+    assert "_target" not in card
+    known = read_card(folder)
+    for name, follows in (("DQN", "q_net"), ("SAC", "critic")):
+        line = f"model.{follows}_target.load_state_dict(model.{follows}.state_dict())\n```"
+        assert line in write_card(known, algorithm=f"sb3:{name}")
     lines = LOADS.strip().splitlines()[3:7]
     assert "\n".join(lines) in card
     assert 'model = PPO("MlpPolicy", env)' in card

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import leap_rl
-from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.study import take_out
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.config import AgentConfig
@@ -272,13 +272,20 @@ def test_a_run_says_in_one_line_what_went_wrong(
 
 
 @pytest.mark.parametrize("method", ["leap", "reptile"])
-def test_a_stopped_run_learns_its_task_again_to_the_same_bits(method: str, tmp_path: Path) -> None:
+def test_a_stopped_run_learns_its_task_again_to_the_same_bits(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     argv = [*ARGV, *script("learn"), "--meta.method", method]
     argv += ["--runtime.stream_every_s", "0.001", "--runtime.snapshot_every_s", "0.001"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*argv, "--run_dir", str(whole)]) == 0
     with stopped_after(1):
         assert main([*argv, "--run_dir", str(stopped)]) == EXIT_INTERRUPTED
+    assert main(["watch", str(stopped)]) == 0
+    assert main([*argv, "--run_dir", str(stopped)]) == EXIT_USAGE
+    captured = capsys.readouterr()
+    said, command = captured.out + captured.err, f"resume {stopped} --trust_imports"
+    assert said.count(command) == said.count(f"resume {stopped}") == 2, "as they are to be copied"
     assert not list(stopped.glob("slots/*/*.snapshot"))
     assert main(["resume", str(stopped), "--trust_imports"]) == 0
     assert initializations(stopped) == initializations(whole)

@@ -194,6 +194,26 @@ def test_a_round_of_several_optimizers_is_one_segment(every: int) -> None:
     assert_same(path, expected)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_gradients_that_amp_scales_are_taken_unscaled(fused: bool) -> None:
+    def path_of(scaler: Any, *losses: float) -> GradientPath:
+        part = nn.Parameter(torch.full((4,), 2.0))
+        optimizer = torch.optim.SGD([part], lr=0.25, fused=fused)
+        path = Leap(p=2).start(part.detach().clone())
+        with path.watch(optimizer, [part], lambda: part.square().sum()):
+            for times in losses:
+                optimizer.zero_grad()
+                scaler.scale(times * part.square().sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        return path
+
+    plain = path_of(torch.amp.GradScaler("cpu", enabled=False), 1.0, 1.0)
+    scaled = path_of(torch.amp.GradScaler("cpu", init_scale=1024.0), 1.0, math.inf, 1.0)
+    assert_same(plain, scaled)
+    assert plain.segments == 2, "a step that is left out is none"
+
+
 def test_left_by_an_exception_it_ends_and_the_path_stays_open() -> None:
     loop = Loop(OPTIMIZERS["sgd"])
     path = Leap().start(loop.theta())

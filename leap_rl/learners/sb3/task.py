@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -50,6 +51,9 @@ class SB3Task(WatchedTask):
         self._envs: Any = DummyVecEnv([make] * config.num_envs)
         if learner.agent.normalize_observations:
             self._envs = VecNormalize(self._envs, norm_reward=False)
+            # Of bytes too it makes floats, and says bytes, in which they would be stored.
+            most, shape = self._envs.clip_obs, self._envs.observation_space.shape
+            self._envs.observation_space = Box(-most, most, shape, np.float32)
         self._model = make_model(learner, self._envs, seed=self._seed)
         self._model.set_logger(Logger(folder=None, output_formats=[]))
         self._shared = shared_parameters(learner, self._model.policy)

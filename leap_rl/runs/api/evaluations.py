@@ -13,6 +13,7 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.api.runs import Callback, Run, follow, place_for, place_of
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.evaluation_tables import AGENTS, agents_of
+from leap_rl.runs.initializations import check_name
 from leap_rl.runs.kinds import EVALUATING, kind_of
 from leap_rl.runs.process import Request, call
 
@@ -146,7 +147,12 @@ def _named(initializations: Initializations) -> Iterable[str]:
     """Return the initializations as `--init` has them."""
     if isinstance(initializations, Mapping):
         for name, runs in initializations.items():
-            yield f"{name}={','.join(map(place_of, _listed(runs)))}"
+            check_name(name)
+            places = [place_of(run) for run in _listed(runs)]
+            for place in places:
+                if "," in place:
+                    raise ValueError(f"initializations: {place!r}: name a place without a comma")
+            yield f"{name}={','.join(places)}"
     else:
         yield from map(place_of, _listed(initializations))
 
