@@ -217,5 +217,5 @@ def test_what_cannot_be_carried_over_is_refused_once_it_is_known(
     argv += ["--agent.algorithm", "forgetful:Forgetful", "--trust_imports"]
     argv += ["--meta.method", "pretraining", "--meta.batch_size", "1"]
     assert main([*argv, "--run_dir", str(tmp_path / "run")]) == 2
-    assert "agent.algorithm = forgetful cannot be carried over" in capsys.readouterr().err
+    assert "agent.algorithm = forgetful:Forgetful cannot be carried over" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
