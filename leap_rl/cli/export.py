@@ -166,7 +166,7 @@ def export(
         observation_shape=observation_shape,
         share=config.agent.share,
         method=config.meta.method,
-        games=(one.trained and one.trained.games) or games,
+        games=games if one.trained is None else one.trained.games or games,
         meta_steps=number,
         agent_steps=None if one.trained is None else int(one.trained.agent_steps),
         seed=config.seed,

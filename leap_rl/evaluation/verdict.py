@@ -129,10 +129,9 @@ def about_reference(game: str, reference: Reference, name: str = RANDOM) -> str 
         )
     if reference.verdict == "uncertain":
         more = reference.more_agents
-        kind = "random agent" if name == RANDOM else f"agent of {name}"
-        kinds = kind.replace("agent", "agents", 1)
-        settle = f"{more} more {kinds if more > 1 else kind}"
-        settle = settle if more else f"more {kinds} or agent steps"
+        several = "s" * (more != 1)
+        agents = f"random agent{several}" if name == RANDOM else f"agent{several} of {name}"
+        settle = f"{more} more {agents}" if more else f"more {agents} or agent steps"
         return f"{game}: the reference is uncertain; {settle} would settle it"
     return None
 

@@ -51,7 +51,7 @@ class SB3Task(WatchedTask):
         self._envs: Any = DummyVecEnv([make] * config.num_envs)
         if learner.agent.normalize_observations:
             self._envs = VecNormalize(self._envs, norm_reward=False)
-            # Of bytes too it makes floats, and says bytes, in which they would be stored.
+            # It keeps a space of bytes, as which its floats would be stored.
             most, shape = self._envs.clip_obs, self._envs.observation_space.shape
             self._envs.observation_space = Box(-most, most, shape, np.float32)
         self._model = make_model(learner, self._envs, seed=self._seed)
