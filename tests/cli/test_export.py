@@ -26,7 +26,7 @@ from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
-from leap_rl.sharing.card import CARD, FILES, MOST, ONNX, OPTIONS, SAVED
+from leap_rl.sharing.card import CARD, FILES, MOST, ONNX, OPTIONS, SAVED, SEEN
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.suites import CATCH_GAMES
 from tests.commands import CATCH, LOCALLY, Refused
@@ -288,7 +288,9 @@ def test_what_comes_with_leap_rl_can_be_learned_from(
     (line,) = (line for line in lines if line.startswith(f"pretrained:{name} "))
     assert f"  {card.agent_steps:,}  " in line
     saved = [f"{row[SAVED]} of {row[MOST]}" for row in card.measured]
-    assert sum(each in line for each in saved) == 2 * bool(saved)
+    kinds = {row[SEEN] for row in card.measured}
+    assert sum(each in line for each in saved) == len(kinds)
+    assert line.count("not measured") == (2 - len(kinds) if kinds else 0)
     assert line.count("measured by another rule") == 2 * (not saved)
     options = yaml.safe_load((pretrained.locate(name) / OPTIONS).read_text())
     steps = options["task"]["num_envs"] * options["task"]["unroll_length"]

@@ -107,7 +107,7 @@ def test_pages_of_studies_are_made_again_from_what_lies_beside_them(beside: Path
     assert beside.with_suffix(".md").read_text() == results_page()["page"](beside)
 
 
-CARD_OF_LEAP = locate("minatar-leap") / CARD
+CARD_OF_LEAP, OF_BREAKOUT = (locate(f"{name}-leap") / CARD for name in ("minatar", "breakout"))
 LEFT_OUT, TURN = RESULTS / "minatar_left_out.md", RESULTS / "minatar_turn.md"
 ORDERS, CHEETAH = RESULTS / "minatar_permutations.md", RESULTS / "half_cheetah.md"
 EQ8, UNSEEN = RESULTS / "minatar_eq8.md", RESULTS / "minatar_unseen.md"
@@ -123,6 +123,12 @@ EQ8, UNSEEN = RESULTS / "minatar_eq8.md", RESULTS / "minatar_unseen.md"
         ("docs/results.md", CHEETAH, "52,600|29,100 to 76,100|90,500|68,400|74,700"),
         ("docs/results.md", EQ8, "46,800|42,800 to 50,800|75,500|58,600|11,800 (8,120 to 15,400)"),
         ("docs/results.md", UNSEEN, "10,300|2,620 to 18,000|4,770|42,100|56,000|72,400"),
+        (
+            "docs/results.md",
+            OF_BREAKOUT,
+            "111,000|94,600 to 128,000|113,000|51,400|8,420 to 94,300",
+        ),
+        ("README.md", OF_BREAKOUT, "111,000|94,600 to 128,000|113,000|29|51,400|82,200"),
         ("README.md", CHEETAH, "52,600|29,100 to 76,100|90,500|122|68,400"),
         ("README.md", ORDERS, "67,900|65,300 to 70,400|75,300|107"),
         ("README.md", TURN, "44,700|74,300|35,700 to 53,600|25,300|162|285"),
