@@ -115,11 +115,13 @@ def check_names_module(game: str) -> None:
 
     Where that other game is not played it could not be made.
     """
+    if game.startswith("MinAtar/"):
+        return
     parsed = parse_game(game)
     if parsed.module is None and (module := _REGISTERED_BY.get(parsed.id)):
         raise ValueError(
-            f"task.games: {game!r} is registered by the module {module}, which another game names; "
-            f"name it here too, {module}:{game}"
+            f"task.games: {game!r} is registered by the module {module}; name it too, as "
+            f"{module}:{game}"
         )
 
 

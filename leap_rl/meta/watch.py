@@ -96,7 +96,8 @@ class Watch:
                     "hook sees it; compute it before, and call step()"
                 )
             # Of a fused optimizer torch.amp.GradScaler leaves unscaling, and skipping, to the step.
-            scale, skips = (getattr(optimizer, name, None) for name in ("grad_scale", "found_inf"))
+            fused: Any = optimizer if _is_scaled(optimizer) else None
+            scale, skips = (getattr(fused, name, None) for name in ("grad_scale", "found_inf"))
             if skips is not None and float(skips) > 0:
                 return
             if number in self._in_round:
@@ -179,6 +180,10 @@ def flat_grad(tensors: Sequence[Tensor], counts: Sequence[bool]) -> Tensor:
             grad = grad.to_dense()
         parts.append(grad.ravel())
     return torch.cat(parts)
+
+
+def _is_scaled(optimizer: Optimizer) -> bool:
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
 def _stepped_by(optimizer: Optimizer, tensors: Sequence[Tensor]) -> list[bool]:

@@ -76,7 +76,7 @@ def calibrate(
     if study.agent_steps is not None:
         raise ValueError(
             f"agent_steps = {study.agent_steps}: --calibrate looks for the budget of all agents, "
-            "from task.agent_steps on; leave it out"
+            "from task.agent_steps on; leave it out, or give --agent_steps null"
         )
     cells = calibration_cells(study, folder)
     cells_of(study, folder.path, trusts_imports=trusts_imports)  # checks all arms

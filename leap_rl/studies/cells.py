@@ -101,14 +101,14 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
         ValueError: Members cannot be learned together, or an arm cannot be; one line that names
             them.
     """
-    asked, study = study, resolved(study)
+    study = resolved(study)
     arms = [
         (name, alone, config)
         for name in study.trained_arms
         for alone, config in _of_arm(
             study,
             name,
-            _own_precision(asked, study, name, study.arm(name, trusts_imports=trusts_imports)),
+            _own_precision(study, name, study.arm(name, trusts_imports=trusts_imports)),
         )
     ]
     # Arms that differ in their mixes alone share their runs, which are those of the one without.
@@ -147,14 +147,17 @@ def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
     return replace(task, mix_games=False, games=[*study.members, *study.held_out_members])
 
 
-def _own_precision(
-    asked: StudyConfig, study: StudyConfig, name: str, arm: TrainConfig
-) -> TrainConfig:
-    """Return an arm whose own encoder finds its own precision, where none was asked for."""
-    named = asked.agent.precision != "auto" or "agent.precision" in asked.spelled_arms[name]
-    if named or arm.agent.encoder == study.agent.encoder:
+def _own_precision(study: StudyConfig, name: str, arm: TrainConfig) -> TrainConfig:
+    """Return an arm in a precision that its encoder has, where it names none."""
+    if "agent.precision" in study.spelled_arms[name] or not _is_uncompiled(study, arm):
         return arm
-    return replace(arm, agent=replace(arm.agent, precision="auto"))
+    return replace(arm, agent=replace(arm.agent, precision="float32"))
+
+
+def _is_uncompiled(study: StudyConfig, arm: TrainConfig) -> bool:
+    """Whether an arm's encoder is another one than the study's, whose passes are compiled."""
+    compiled = study.agent.precision == "float32_compiled"
+    return compiled and arm.agent.encoder != study.agent.encoder
 
 
 def _of_arm(
@@ -180,8 +183,7 @@ def _of_arm(
 
 def _agent(study: StudyConfig, trained: TrainConfig) -> AgentConfig:
     """Return how new agents learn from what was trained: as in all arms, from where it ended."""
-    another = trained.agent.encoder != study.agent.encoder
-    names = (*_OF_A_START, "precision") if another else _OF_A_START
+    names = (*_OF_A_START, "precision") if _is_uncompiled(study, trained) else _OF_A_START
     return replace(study.agent, **{name: getattr(trained.agent, name) for name in names})
 
 

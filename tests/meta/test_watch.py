@@ -214,6 +214,22 @@ def test_gradients_that_amp_scales_are_taken_unscaled(fused: bool) -> None:
     assert plain.segments == 2, "a step that is left out is none"
 
 
+def test_what_another_optimizer_calls_so_is_its_own() -> None:
+    class Own(torch.optim.Optimizer):
+        grad_scale, found_inf = "mine", ("mine",)
+
+        def step(self, closure: Any = None) -> None:
+            part.data -= torch.ones(4)
+
+    part = nn.Parameter(torch.full((4,), 2.0))
+    optimizer = Own([part], {})
+    path = Reptile().start(part.detach().clone())
+    with path.watch(optimizer, [part]):
+        part.grad = torch.ones(4)
+        optimizer.step()
+    assert torch.equal(path.gradient(), torch.ones(4))
+
+
 def test_left_by_an_exception_it_ends_and_the_path_stays_open() -> None:
     loop = Loop(OPTIMIZERS["sgd"])
     path = Leap().start(loop.theta())

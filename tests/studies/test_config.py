@@ -15,6 +15,7 @@ import leap_rl
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.cli.study import take_out
 from leap_rl.core.plain_yaml import dump, load
+from leap_rl.envs import games
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
 from leap_rl.studies.cells import cells_of
@@ -368,8 +369,10 @@ def test_a_member_that_is_there_by_another_ones_module_is_refused(
     (tmp_path / "late_poles.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     study = asked(games="late_poles:late/Pole-v0", held_out="late/Pole-v0@sutton_barto_reward=true")
-    with pytest.raises(ValueError, match=r"name it here too, late_poles:late/Pole-v0@sutton"):
+    with pytest.raises(ValueError, match=r"name it too, as late_poles:late/Pole-v0@sutton"):
         cells_of(study, tmp_path, trusts_imports=True)
+    monkeypatch.setitem(games._REGISTERED_BY, "MinAtar/Breakout-v1", "late_poles")
+    games.check_names_module("MinAtar/Breakout-v1")  # which is ours whoever registers it
 
 
 def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:
