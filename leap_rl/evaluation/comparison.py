@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from leap_rl.evaluation.over_games import contrasts_of, mean_saved, ranking_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
     Reference,
-    Statistic,
     agent_steps_saved,
     make_reference,
     most_that_can_be_saved,
@@ -113,14 +111,12 @@ def _game(
 
 def _saved(game: Game, name: str) -> Sampled:
     """Return D: 0 where agents of the reference get worse, as its sign would be the wrong one."""
-    statistic: Statistic = partial(agent_steps_saved, budget=game.reference.budget)
-    if game.reference.falls:
-        statistic = _nothing
-    return sample(statistic, game.runs[name], game.reference, game.numbers[name])
+    reference = game.reference
 
+    def saved(ours: Means, theirs: Means) -> float:
+        return 0.0 if reference.falls else agent_steps_saved(ours, theirs, reference.budget)
 
-def _nothing(ours: Means, theirs: Means) -> float:
-    return 0.0
+    return sample(saved, game.runs[name], reference, game.numbers[name])
 
 
 def _compare(

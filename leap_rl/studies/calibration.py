@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -240,17 +241,15 @@ def calibrated(
     """
     each = study.task.agent_steps_per_update
     agent = replace(study.agent, lr=choice.lr)
-    for share in BUDGETS:
+    for share in BUDGETS[:-1]:  # the last is the study's own, which its arms have
         tried = round(share * study.task.agent_steps)
         if tried < choice.agent_steps:
             continue
         budget = max(1, round(tried / each)) * each
         found = replace(study, task=replace(study.task, agent_steps=budget), agent=agent)
-        try:
+        with suppress(ValueError):
             cells_of(found, folder.path, trusts_imports=trusts_imports)
-        except ValueError:
-            continue
-        return found
+            return found
     return replace(study, agent=agent)
 
 

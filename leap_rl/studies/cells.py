@@ -307,10 +307,9 @@ def _place(
     path = out / RUNS / f"{stem}-{digest[:DIGITS]}"
     if path.exists():
         return path
-    run = stem.rpartition("-")[2]
-    if run.isdecimal():  # meta-training, which may be the run of an arm that is gone
-        for same in sorted((out / RUNS).glob(f"*-{run}-{digest[:DIGITS]}")):
-            return same
+    run = stem.rpartition("-")[2]  # of meta-training, it may be that of an arm that is gone
+    if run.isdecimal() and (same := sorted((out / RUNS).glob(f"*-{run}-{digest[:DIGITS]}"))):
+        return same[0]
     for other in sorted((out / RUNS).glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
         try:
             if computes(read_run(RunFolder(other)), config, _digest_of(after, mark)):

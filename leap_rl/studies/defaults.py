@@ -108,13 +108,18 @@ def _in_own_unrolls(
     if length is None:
         return {}
     budget = _number(given, "task.agent_steps", found["task.agent_steps"])
-    most = max(1, min(found["task.num_envs"], budget // (LEAST_UPDATES * length)))
-    each = _number(given, "task.num_envs", most) * length
+    envs = _own_envs(given, budget, length, most=found["task.num_envs"])
+    each = envs * length
     return {
-        "task.num_envs": most,
+        "task.num_envs": envs,
         "task.unroll_length": length,
         "task.agent_steps": max(1, round(budget / each)) * each,
     }
+
+
+def _own_envs(given: Mapping[str, Any], budget: int, length: int, *, most: int) -> int:
+    """Return the environments that are given, or so few that a task has `LEAST_UPDATES`."""
+    return _number(given, "task.num_envs", max(1, min(most, budget // (LEAST_UPDATES * length))))
 
 
 def _of_agent(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def _halved(budget: int, given: Mapping[str, Any]) -> dict[str, Any]:
     if own is None:
         update = _number(given, "task.num_envs", 16) * _number(given, "task.unroll_length", 5)
         return {"task.agent_steps": max(1, budget // update) * update}
-    envs = _number(given, "task.num_envs", max(1, min(16, budget // (LEAST_UPDATES * own))))
+    envs = _own_envs(given, budget, own, most=16)
     return {"task.num_envs": envs, "task.agent_steps": max(1, budget // (envs * own)) * envs * own}
 
 
