@@ -122,7 +122,10 @@ class PolicyTask(GameTask):
     """Learns one game of discrete actions in plain torch, by a loss of a subclass's own.
 
     Its network is the encoder with a policy and a value head; an unroll is one batch, learned from
-    once. All of it is part of snapshots.
+    once. All of that is part of snapshots; what a subclass adds, such as a schedule of rates, it
+    adds to `_own_state` and `_restore_own`, or derives from `self._agent_steps`.
+
+    torch's global random numbers, as of dropout, are of the task's seed and the update.
 
     Attributes:
         agent: The options.
@@ -131,6 +134,7 @@ class PolicyTask(GameTask):
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(learner, spec)
+        self._seed = spec.seed
         self.agent = agent = learner.agent_config
         if agent.reward_clip == "auto":
             raise ValueError(
@@ -180,6 +184,7 @@ class PolicyTask(GameTask):
 
     def _unroll(self) -> tuple[Experience, list[EpisodeEnd], float]:
         seen, taken, earned, ended = [], [], [], []
+        torch.manual_seed(derive_seed(self._seed, Purpose.DATA, self._updates))
 
         def act(observations: Tensor) -> Tensor:
             with torch.no_grad():

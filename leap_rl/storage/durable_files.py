@@ -90,6 +90,11 @@ def remove(path: Path, *, root: Path) -> None:
             shutil.rmtree(path.name, dir_fd=folder)
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of that name is one that is about to be renamed, or was left so."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def remove_leftovers(root: Path) -> None:
     """Remove old temporary files and folders below a folder."""
     before = time.time() - LEFT_S

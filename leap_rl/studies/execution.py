@@ -1,4 +1,4 @@
-"""Carries out a study's cells: in processes of their own, several at a time, the longest first."""
+"""Carries out a study's cells: in processes of their own, several at a time, run by run."""
 
 from __future__ import annotations
 
@@ -89,11 +89,13 @@ class Execution:
         return self.failures
 
     def _next(self) -> Cell | None:
-        """Return the cell to start next: the one after which the most is left to do."""
+        """Return the cell to start next: of the first runs, so that a study that is stopped has
+        whole ones; of these, the one after which the most is left to do.
+        """
         if any(_is_full(failure.reason) for failure in self.failures):
             return None
         ready = [cell for cell in self._waiting if cell.after is None or cell.after.finished]
-        return max(ready, key=self._length, default=None)
+        return max(ready, key=lambda cell: (-cell.run, self._length(cell)), default=None)
 
     def _length(self, cell: Cell) -> float:
         after = [other for other in self._waiting if other.after is cell]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,10 +25,14 @@ from leap_rl.core.regular_file import LARGEST_TEXT, read_regular
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
-from leap_rl.storage.durable_files import make_folder, write_atomically
+from leap_rl.storage.durable_files import (
+    is_temporary,
+    make_folder,
+    remove_leftovers,
+    write_atomically,
+)
 from leap_rl.storage.run_lock import LockedError, locked
 from leap_rl.storage.safe_open import irregular_in
-from leap_rl.studies.arms import CALIBRATION
 from leap_rl.studies.config import StudyConfig
 
 STUDY = "study.yaml"
@@ -36,7 +41,10 @@ RUNS = "runs"
 LOCK = ".lock"
 PAGE = "index.html"
 ESTIMATES = "estimates.json"
+TABLES = "tables"
+FIGURES = "figures"
 _SUM = "# SHA-256 of the lines above: "
+_CELL = re.compile(r".+-[0-9]+(-held_out|-seen)?-[0-9a-f]{8}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,7 @@ class StudyFolder:
         make_folder(self.path)
         try:
             with locked(self.path / LOCK):
+                remove_leftovers(self.path)
                 yield
         except LockedError as error:
             raise ValueError(
@@ -152,22 +161,25 @@ class StudyFolder:
             ) from None
 
     def check(self) -> None:
-        """Raise ValueError for a folder that holds something else than a study or a calibration."""
+        """Raise ValueError for a folder that holds something else than a study or a calibration.
+
+        A study whose file was removed is one by what else it wrote.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
         if not self.path.is_dir():
             return
         if not os.path.lexists(self.file):
-            self._check_is_calibration()
+            self._check_is_left()
         self.refuse_links()
 
-    def _check_is_calibration(self) -> None:
-        others = sorted(one.name for one in self.path.iterdir() if one.name != LOCK)
-        if others == [RUNS]:  # of a calibration, which writes the study at its end
-            cells = (one.name for one in (self.path / RUNS).iterdir())
-            others = [RUNS] if not all(name.startswith(f"{CALIBRATION}-") for name in cells) else []
+    def _check_is_left(self) -> None:
+        """Refuse what no calibration, which writes the study at its end, and no study left."""
+        others = _names(self.path) - {LOCK, PAGE, ESTIMATES, TABLES, FIGURES}
+        if others == {RUNS} and all(map(_CELL.fullmatch, _names(self.path / RUNS))):
+            others = set()
         if others:
-            what = "a run" if "config.yaml" in others else f"{others[0]}, and no study"
+            what = "a run" if "config.yaml" in others else f"{min(others)}, and no study"
             raise ValueError(
                 f"out = {shown(self.path)}: holds {what}; choose a folder of the study's own"
             )
@@ -182,7 +194,7 @@ class StudyFolder:
 
         A cell that is a link, or lies behind one, would be computed outside of the folder.
         """
-        below = [self.path / name for name in (RUNS, "tables")]
+        below = [self.path / name for name in (RUNS, TABLES)]
         for folder in (self.path, *(one for one in below if not one.is_symlink())):
             for path, kind in irregular_in(folder):
                 yield (
@@ -203,6 +215,10 @@ def _read(path: Path) -> bytes:
         return read_regular(path, LARGEST_TEXT)
     except OSError as error:
         raise ValueError(error.strerror) from None
+
+
+def _names(folder: Path) -> set[str]:
+    return {one.name for one in folder.iterdir() if not is_temporary(one.name)}
 
 
 def _is_within(name: str) -> bool:

@@ -107,7 +107,7 @@ def refuse_slow(study: StudyConfig, cells: Sequence[Cell]) -> None:
 def seconds_of(
     cells: Sequence[Cell], trainers: int, agent_steps_per_s: float, *, at_once: int = 1
 ) -> float:
-    """Return how long cells take, the longest first, new agents after their meta-training run.
+    """Return how long cells take, well packed, new agents after their meta-training run.
 
     Trainers learn so many tasks of a cell ``at_once``, as far as there are trainers.
     """

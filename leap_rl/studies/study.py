@@ -83,7 +83,11 @@ def carry_out(
                 trusts_imports=trusts_imports,
                 newest=lambda cell: _newest(study, cells, cell),
             )
-            answer = write_page(folder, study, cells)
+            try:
+                answer = write_page(folder, study, cells)
+            except OSError:
+                if not failures:  # which a full disk caused, too, and whose line has the way out
+                    raise
     except KeyboardInterrupt:
         if interrupts.reason is StopReason.CLUSTER_LOST:
             raise ClusterLostError(f"{interrupts.lost}; {resume}") from None

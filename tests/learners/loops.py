@@ -44,6 +44,7 @@ def learn(
     mode: str = "SAME_STEP",
     lr: float = 0.05,
     seeded: bool = True,
+    explores: bool = False,
     pause_s: float = 0.0,
 ) -> nn.Module:
     """Learn by REINFORCE, without regard to where episodes end."""
@@ -60,7 +61,7 @@ def learn(
         gains = []
         for _ in range(T):
             chosen = torch.distributions.Categorical(logits=policy(encoder(torch.tensor(seen))))
-            actions = chosen.sample()
+            actions = torch.tensor(envs.action_space.sample()) if explores else chosen.sample()
             seen, rewards, terminated, truncated, info = envs.step(actions.numpy())
             steps += B
             gains.append(chosen.log_prob(actions) * torch.tensor(rewards))

@@ -129,6 +129,24 @@ def test_its_tasks_are_functions_of_their_seed_and_resume_from_their_snapshots()
 
 
 @pytest.mark.usefixtures("installed")
+def test_what_its_loss_draws_is_of_the_seed_and_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = type(make(0)).loss  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        type(make(0)), "loss", lambda task, batch: loss(task, batch) * torch.rand(()) * 2
+    )
+    theta0 = torch.rand(make(0)._size) / 10  # type: ignore[attr-defined]
+    task = make(1)
+    points = learn(task, 2, theta0=theta0)
+    snapshot = task.state()
+    points += learn(task, 2)
+    other = make(1)
+    again = learn(other, 2, theta0=theta0)
+    other.restore(snapshot)
+    for one, two in zip(again + learn(other, 2), points, strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_run_meta_trains_over_it_and_names_its_version(tmp_path: Path) -> None:
     run = tmp_path / "run"
     argv = ["--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', "--agent.encoder", "minatar"]

@@ -90,9 +90,10 @@ def test_between_two_calls_it_stands_still() -> None:
 
 
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
-@pytest.mark.parametrize("seeded", [True, False])
-def test_a_task_is_a_function_of_its_seed(mode: str, seeded: bool) -> None:
-    learner = make(options={"mode": mode, "seeded": seeded})
+@pytest.mark.parametrize("option", ["seeded", "explores"])
+@pytest.mark.parametrize("given", [True, False])
+def test_a_task_is_a_function_of_its_seed(mode: str, option: str, given: bool) -> None:
+    learner = make(options={"mode": mode, option: given})
     ends = []
     for seed in (5, 5, 6):
         torch.rand(3)  # moves the global stream

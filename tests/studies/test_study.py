@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import html
 import json
@@ -27,6 +28,7 @@ from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import diagnosis
+from leap_rl.studies import study as study_module
 from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
@@ -428,6 +430,48 @@ def test_a_quick_study_says_that_it_proves_little(
     assert answer[0].startswith("leap")
     assert answer[1].startswith("This is a quick study of 1 meta-training run an arm, of ")
     assert "it proves little" in html.unescape((copy / "index.html").read_text())
+
+
+def test_a_damaged_file_can_be_removed_and_a_torn_one_stands_in_nobodys_way(
+    straight: StudyFolder, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    shutil.copytree(straight.path, folder.path)
+    again = ["study", str(file), "--out", str(folder.path)]
+    with folder.file.open("a") as stream:
+        stream.write("!")
+    assert main(again) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "remove it, and carry out the study's own file again: finished cells are kept" in line
+    torn = folder.path / ".study.yaml.0123456789abcdef.tmp"
+    folder.file.rename(torn)
+    os.utime(torn, (0, 0))
+    shutil.rmtree(folder.path / "tables")
+    assert main(again) == 0
+    assert f"{CELLS} of {CELLS} cells" in capsys.readouterr().err.splitlines()[0]
+    assert not torn.exists()
+    folder.file.unlink()
+    (folder.path / "runs" / "train-20261126-113900").mkdir()
+    assert main(again) == EXIT_USAGE
+    assert "holds runs, and no study" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_hides_no_cell_that_failed(
+    file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    for cell in cells_of(study_of(file), folder.path):
+        cell.path.parent.mkdir(parents=True, exist_ok=True)
+        cell.path.write_text("in the way")
+    folder.write(study_of(file))
+
+    def write_page(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.page))
+
+    monkeypatch.setattr(study_module, "write_page", write_page)
+    assert main(["study", str(file), "--out", str(folder.path)]) == EXIT_FAILED
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert line.endswith(f"`python -m leap_rl study {folder.path}` computes what is missing")
 
 
 def test_two_studies_do_not_work_in_one_folder(

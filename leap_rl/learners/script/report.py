@@ -98,12 +98,17 @@ class Report:
 
 
 class CountedEnv(SingleEnv):
-    """An environment of a script; a first `reset` without a seed takes one of the task's."""
+    """An environment of a script; a first `reset` without a seed takes one of the task's.
+
+    Its spaces' own draws, as of `action_space.sample()`, are of that seed, too.
+    """
 
     def __init__(self, envs: Any, report: Report, check: Callable[[], None], seed: int) -> None:
         super().__init__(envs)
         self._report, self._check = report, check
         self._seed: int | None = seed
+        self.action_space.seed(seed)
+        self.observation_space.seed(seed)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
