@@ -307,7 +307,8 @@ def refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
         if modules:
             raise ValueError(
                 f"{option}: names the module {', '.join(modules)}, which would be imported, and so "
-                f"run; add {TRUST_IMPORTS} to the command line if you trust it"
+                f"run; if you trust it, add {TRUST_IMPORTS} to the command line, or "
+                "trust_imports=True in Python"
             )
 
 

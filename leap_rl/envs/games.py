@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.error import NameNotFound, NamespaceNotFound
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
@@ -378,4 +379,7 @@ def _why(error: BaseException, module: str | None) -> str:
             "PYTHONPATH"
         )
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"cannot be made ({type(error).__name__}: {text})"
+    told = f"cannot be made ({type(error).__name__}: {text})"
+    if isinstance(error, NameNotFound | NamespaceNotFound) and module is None:
+        told += "; where a module of yours registers it, name that too, as my_games:Maze-v0"
+    return told

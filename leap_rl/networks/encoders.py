@@ -45,7 +45,11 @@ class Encoder(nn.Sequential):
             if observations.dtype == torch.uint8:
                 hidden.div_(255.0)
         else:
-            assert observations.dtype == torch.uint8, observations.dtype
+            if observations.dtype != torch.uint8:
+                raise ValueError(
+                    f"observations of {observations.dtype}: images must be uint8 in 0..255, which "
+                    "the encoder scales itself"
+                )
             # A view: memory stays channels last, which is faster.
             hidden = observations.permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
         for layer in self:

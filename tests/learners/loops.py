@@ -163,6 +163,11 @@ def counts_frames(make_env: Any, encoder: Any, budget: int, seed: int, report: A
     report(40, 1.0, 10)
 
 
+def tells_beyond(make_env: Any, encoder: Any, budget: int, seed: int, report: Any) -> None:
+    play(make_env, 10)
+    report(budget + 1, 1.0, 10)
+
+
 def goes_back(make_env: Any, encoder: Any, budget: int, seed: int, report: Any) -> None:
     play(make_env, 10)
     report(10, 1.0, 5)

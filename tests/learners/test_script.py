@@ -171,6 +171,7 @@ WRONG = {
     "watches_twice": "calls report.watch twice",
     "draws_again": "changes the encoder before the first step",
     "counts_frames": r"report\(40, 1, 10\): 10 of 160 agent steps are played by then",
+    "tells_beyond": r"report\(161, 1, 10\): is beyond the budget of 160 agent steps; play as many",
     "goes_back": r"report\(5, 1, 5\): the call before was at agent step 10",
     "tells_too_much": r"report\(10, 1e\+308, 5\): must be",
     "raises_what_cannot_be_said": "raises MuteError: its message cannot be shown",

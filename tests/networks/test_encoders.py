@@ -58,6 +58,8 @@ def test_shapes_and_types(name: str, shape: tuple[int, int, int]) -> None:
         features = encoder(screens(2, shape))
     assert features.shape == (2, encoder.features)
     assert features.dtype == torch.float32
+    with pytest.raises(ValueError, match=r"torch\.float32: images must be uint8 in 0\.\.255"):
+        encoder(torch.zeros(3, *shape))
     assert features.min() == 0, "the last layer is a ReLU"
     assert features.max() > 0
 

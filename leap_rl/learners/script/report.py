@@ -54,7 +54,12 @@ class Report:
         told = f"report({agent_step}, {total:g}, {length})"
         if agent_step < self._last:
             raise MisuseError(f"{told}: the call before was at agent step {self._last}")
-        if agent_step > min(self._budget, self.most):
+        if agent_step > self._budget:
+            raise MisuseError(
+                f"{told}: is beyond the budget of {self._budget} agent steps; play as many and no "
+                "more, or choose a task.agent_steps that the script's batches divide"
+            )
+        if agent_step > self.most:
             raise MisuseError(
                 f"{told}: {self.agent_steps} of {self._budget} agent steps are played by then; "
                 "count one for each action in each environment"

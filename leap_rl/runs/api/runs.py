@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from leap_rl.core.parsing import typed_options
 from leap_rl.core.regular_file import LARGEST, read_given
+from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
@@ -310,6 +311,11 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
         )
     config = read_run(open_run(one.run)).config
     shared = encoder_shared_by(config.task, config.agent)
+    if config.agent.encoder == LIBRARYS_OWN:
+        raise ValueError(
+            f"{given}: is a network of its library's own (agent.encoder = {LIBRARYS_OWN}); the "
+            "card that leap-rl export writes shows how the library loads it"
+        )
     if shared is None or config.agent.share == "convolutions":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
