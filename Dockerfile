@@ -28,9 +28,9 @@ RUN torch="$(grep '^torch==' requirements.lock)" \
     && cd "$(python -c "from importlib.util import find_spec as find; print(*find('torch').submodule_search_locations)")" \
     && rm -rf include test
 
-# What leap_rl needs, clips, initializations of the hub, and TensorBoard's page; what its developers need stays out.
+# What leap_rl needs, clips, initializations of the hub, runs on S3, and TensorBoard's page; what its developers need stays out.
 COPY pyproject.toml ./
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['video'], *p['optional-dependencies']['hub'], 'tensorboard', sep='\n')" > /tmp/needs.txt \
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['video'], *p['optional-dependencies']['hub'], *p['optional-dependencies']['s3'], 'tensorboard', sep='\n')" > /tmp/needs.txt \
     && pip install --quiet --constraint requirements.lock --requirement /tmp/needs.txt \
     && rm -rf /tmp/needs.txt \
     # Ray for Java.

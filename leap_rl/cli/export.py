@@ -20,7 +20,7 @@ from leap_rl.learners.config import LIBRARYS_OWN
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.networks.custom import check_trust
 from leap_rl.runs.config import Config, EvaluateConfig
-from leap_rl.runs.display import shown
+from leap_rl.runs.display import shown, trusting
 from leap_rl.runs.header import OPERATIONAL, read_run, to_mapping
 from leap_rl.runs.initializations import FoundInitialization, find_initialization
 from leap_rl.runs.invocation import Invocation
@@ -179,7 +179,12 @@ def export(
     if to_onnx:
         check_trust(card.encoder_spec, one.given, trusts_imports=trusts_imports)
     normalized = config.agent.normalize_observations
-    card_text = write_card(card, normalized=normalized, algorithm=config.agent.algorithm)
+    card_text = write_card(
+        card,
+        normalized=normalized,
+        algorithm=config.agent.algorithm,
+        trust=trusting(config.agent.imports),
+    )
     network = onnx_of(encoder_of(card, data), card.observation_shape) if to_onnx else None
     make_folder(out)
     write_atomically(out / INITIALIZATION, data)
@@ -243,4 +248,5 @@ def _command(evaluation: Config, run: Config) -> str:
         default = before.get(name) if group in ("task", "agent") else _DEFAULTS.get(name)
         if name != "init" and value != default:
             words += [f"--{name}", value if isinstance(value, str) else spelled(value)]
-    return shlex.join(["leap-rl", "evaluate", "--init", "FOLDER", *words])
+    words = ["leap-rl", "evaluate", "--init", "FOLDER", *words]
+    return shlex.join(words) + trusting(evaluation.imports)

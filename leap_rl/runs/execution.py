@@ -12,7 +12,7 @@ from leap_rl.core.lines import say
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import resume_command, shown
-from leap_rl.runs.header import LoadedRun, to_mapping
+from leap_rl.runs.header import LoadedRun, packages_here, to_mapping
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.runs.monitor import Monitor
@@ -119,6 +119,7 @@ def _run_rounds(
         ),
         keep_checkpoints=config.runtime.keep_checkpoints,
         lends_cores=config.runtime.lends_cores,
+        packages=packages_here(config),
         on_divergence=config.task.on_divergence,
         on_fault_point=on_fault_point,
     )

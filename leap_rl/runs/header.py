@@ -246,15 +246,19 @@ def computes_here(config: Config) -> bool:
     return config.runtime.kind == "local" or cluster_address(config.runtime.address) == LOCAL
 
 
+def packages_here(config: Config) -> dict[str, str]:
+    """Return the versions of the packages on which a run's bits depend, leap_rl's aside."""
+    package = package_of(config.agent.algorithm)  # that brings the learner, if one does
+    return {name: version(name) for name in PACKAGES} | dict([package] if package else [])
+
+
 def versions_here(config: Config, *, meta_step: int) -> dict[str, Any]:
     """Return what a run's bits depend on besides its config, from a meta-step on."""
-    package = package_of(config.agent.algorithm)  # that brings the learner, if one does
     return {
         "meta_step": meta_step,
         "leap_rl": __version__,
         "python": platform.python_version(),
-        **{name.replace("-", "_"): version(name) for name in PACKAGES},
-        **({package[0].replace("-", "_"): package[1]} if package else {}),
+        **{name.replace("-", "_"): one for name, one in packages_here(config).items()},
         # A cluster's machines tell theirs with each task.
         "processor": processor_kind() if computes_here(config) else None,
     }

@@ -26,6 +26,7 @@ from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.invocation import Invocation
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.object_store import StoreError
+from leap_rl.tracking.config import OF_A_SWEEP
 from leap_rl.tracking.metrics import Row
 from leap_rl.training.interrupts import StopReason
 
@@ -42,6 +43,9 @@ ERRORS: Final = {
     )
 }
 """What a run raises for its user."""
+
+_RUN_IDS: Final[set[str]] = set()
+"""Ids of wandb runs that processes were given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,22 @@ def decode_event(line: bytes) -> Event:
     return _EVENTS[document.pop("event")](**document)
 
 
+def _environment(request: Request) -> dict[str, str]:
+    """Return a process's environment: what a sweep's agent says of a wandb run is for one run.
+
+    That is the first of this process, such as of a script that trains and then evaluates; cells of
+    a study have runs of their own.
+    """
+    variables = dict(os.environ)
+    run_id = variables.get("WANDB_RUN_ID")
+    if request.stops_with is not None or run_id in _RUN_IDS:
+        for name in OF_A_SWEEP:
+            variables.pop(name, None)
+    elif run_id is not None:
+        _RUN_IDS.add(run_id)
+    return variables
+
+
 class RunProcess:
     """A process that does what it is asked; it is not waited for unless `wait` is called."""
 
@@ -123,6 +143,7 @@ class RunProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if request.quiet else None,
                 pass_fds=[inlet],
+                env=_environment(request),
             )
         except BaseException:
             os.close(self._outlet)

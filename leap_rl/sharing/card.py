@@ -108,13 +108,16 @@ class Card:
         )
 
 
-def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") -> str:
+def write_card(
+    card: Card, *, normalized: bool = False, algorithm: str = "a2c", trust: str = ""
+) -> str:
     """Return a card's text.
 
     Args:
         card: What it says.
         normalized: Whether its agents normalise observations.
         algorithm: Who learned, `agent.algorithm`; of a library's own network it says how it loads.
+        trust: What commands say at their end where its options name modules.
     """
     known = {
         name: list(value) if isinstance(value, tuple) else value
@@ -138,8 +141,8 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
     fenced = ["```bash", *card.commands, "```"] if card.commands else []
     parts = [_table(card.measured), verdicts, "\n".join(fenced)]
     measured = "\n\n".join(part for part in parts if part)
-    trust = " --trust_imports" if card.encoder_spec.is_custom else ""
-    load = _how_to_load(card, algorithm, trust)
+    own = " --trust_imports" if card.encoder_spec.is_custom else ""
+    load = _how_to_load(card, algorithm, own)
     return f"""\
 {_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
 # {card.name}
@@ -158,7 +161,7 @@ def write_card(card: Card, *, normalized: bool = False, algorithm: str = "a2c") 
 `FOLDER` is this folder, or `hf://USER/REPO` where it lies on Hugging Face's hub.
 
 ```bash
-leap-rl evaluate --init FOLDER --games GAMES{trust}    # against random starts
+leap-rl evaluate --init FOLDER --games GAMES{trust or own}    # against random starts
 ```
 
 {load}"""

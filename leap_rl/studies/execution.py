@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.parsing import flatten
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import STOP_WITHIN_S, Request, RunProcess, check_status
@@ -173,9 +174,10 @@ def request_of(cell: Cell, *, trusts_imports: bool, joined: Joined | None = None
         "joined": None if joined is None else asdict(joined),
     }
     if cell.folder.exists():
-        # Where it is computed is the study's to say, each time that it is called.
+        # Where it is computed and followed is the study's to say, each time that it is called.
         runtime = replace(cell.config.runtime, stop_after_s=None)
-        options = {f"runtime.{name}": value for name, value in asdict(runtime).items()}
+        tracking = {**asdict(cell.config.tracking), "console": "quiet"}
+        options = flatten({"runtime": asdict(runtime), "tracking": tracking})
         if isinstance(cell.config, TrainConfig):
             options["meta.meta_steps"] = cell.rounds
         return Request(

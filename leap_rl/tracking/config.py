@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 ConsoleKind = Literal["auto", "rich", "plain", "quiet"]
 WandbMode = Literal["disabled", "offline", "online"]
+
+OF_A_SWEEP: Final = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH")
+"""Variables in which a sweep's agent names the wandb run of the program that it starts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ import wandb
 from leap_rl.core.lines import say
 from leap_rl.core.machine import kill_children_from
 from leap_rl.core.regular_file import read_regular
-from leap_rl.tracking.config import TrackingConfig
+from leap_rl.tracking.config import OF_A_SWEEP, TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import AXES, Axis, Row
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
@@ -78,7 +78,7 @@ class WandbSink(Sink):
         self._id = run_id(run_folder)
         if os.environ.get("WANDB_RUN_ID", self._id) != self._id:
             # A sweep's agent set it for another run, and in a sweep wandb prefers the environment.
-            for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH"):
+            for name in OF_A_SWEEP:
                 os.environ.pop(name, None)
         arguments = {
             "project": config.wandb_project,

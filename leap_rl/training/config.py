@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 RuntimeKind = Literal["local", "ray"]
+
+ADDRESSES: Final = "host:port, as 10.0.0.5:6379 of ray start, ray://host:port, auto or local"
+
+
+def is_cluster_address(text: str) -> bool:
+    """Whether a cluster may be joined there; http:// is where jobs are handed in."""
+    return re.fullmatch(r"auto|local|(ray://)?[^/\s]+:[0-9]{1,5}", text) is not None
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,8 @@ class RuntimeConfig:
         self._require("stop_after_s", finite, "must be greater than 0 and finite, or null")
         is_port = port is None or 1 <= port <= 65535
         self._require("metrics_port", is_port, "must be between 1 and 65535, or null")
+        at = self.address
+        self._require("address", at is None or is_cluster_address(at), f"must be {ADDRESSES}")
         share = self.gpus_per_trainer
         self._require(
             "gpus_per_trainer",

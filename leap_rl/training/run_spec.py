@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 
 from leap_rl.core.choices import OnDivergence
 from leap_rl.core.errors import UnfitMachineError
@@ -36,6 +38,8 @@ class RunSpec:
     """Whether trainers without a task lend their cores to those of their machine that have one."""
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     """Identifies this driver in the leases of its trainers."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of packages on which the run's bits depend, as its driver has them."""
     on_divergence: OnDivergence = "stop"
     on_fault_point: OnFaultPoint = no_fault
     """Fault-injection callback of all processes; must be picklable."""
@@ -59,6 +63,19 @@ class RunSpec:
         )
         return ParameterServer(rounds=rounds, on_divergence=self.on_divergence)
 
+    def _check_packages(self) -> None:
+        """Raise ValueError for a machine with other versions; builds of one, as of CUDA, differ."""
+        for name, wanted in self.packages.items():
+            try:
+                found = version(name)
+            except PackageNotFoundError:
+                found = "none"
+            if found.partition("+")[0] != wanted.partition("+")[0]:
+                raise ValueError(
+                    f"it has {name} {found}, and the run's driver {wanted}, which computes other "
+                    "bits; install the same on every machine"
+                )
+
     def make_schedule(self) -> StreamSchedule:
         return StreamSchedule(
             stream_every_s=self.stream_every_s,
@@ -74,6 +91,7 @@ class RunSpec:
             UnfitMachineError: This machine cannot compute the run's tasks.
         """
         try:
+            self._check_packages()
             self.make_task.check_machine()
         except ValueError as error:
             raise UnfitMachineError(f"{name} cannot join: {error}") from None

@@ -145,6 +145,11 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
             ["--runtime.metrics_port", "9464", "--runtime.address", "auto"],
             ["runtime.metrics_port = 9464", "--metrics-export-port"],
         ),
+        (
+            ["--runtime.address", "http://10.0.0.5:8265"],
+            ["runtime.address = http://10.0.0.5:8265: must be host:port, as", "auto"],
+        ),
+        (["--runtime.address", "10.0.0.5"], ["runtime.address = 10.0.0.5: must be host:port"]),
         (["--runtime.lease_s", "1"], ["runtime.lease_s = 1.0", "runtime.stream_every_s"]),
         (["--runtime.gpus_per_trainer", "inf"], ["runtime.gpus_per_trainer = inf", "auto"]),
         (["--runtime.gpus_per_trainer", "1.5"], ["runtime.gpus_per_trainer = 1.5", "whole"]),

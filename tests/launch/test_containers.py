@@ -52,7 +52,7 @@ def test_services_publish_nothing_run_unprivileged_and_restart() -> None:
         assert service["user"] == "${LEAP_RL_USER:-1000:1000}", name
         assert service["init"], name  # reaps children and passes signals on
     restart = {name: service["restart"] for name, service in services().items()}
-    assert (restart["head"], restart["trainer"]) == ("on-failure", "always")
+    assert (restart["head"], restart["trainer"]) == ("on-failure:20", "always")
     # TensorBoard only reads, and has no access to the cluster.
     assert services()["tensorboard"]["volumes"] == ["../runs:/runs:ro"]
     assert services()["tensorboard"]["secrets"] == []

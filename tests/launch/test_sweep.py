@@ -16,6 +16,7 @@ from wandb.sdk.lib.config_util import save_config_file_from_dict
 
 from leap_rl.cli import main
 from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.process import Request, _environment
 from leap_rl.storage.run_folder import RunFolder
 from tests.commands import parsed
 from tests.tracking import wandb_file
@@ -102,3 +103,22 @@ def test_each_run_of_a_sweep_has_its_folder_and_the_id_that_the_agent_gave_it(
     }
     assert {asked["displayName"] for asked in made} >= {path.name for path in folders.values()}
     assert "wandb" not in capsys.readouterr().err
+
+
+def test_the_id_that_the_agent_gave_is_for_one_run_of_a_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")
+    given = dict(zip(names, ("cccc3333", "sweep123"), strict=True))
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    def seen(**options: Any) -> dict[str, str]:
+        request = Request(action="make", command="train", place="", **options)
+        return {name: value for name, value in _environment(request).items() if name in names}
+
+    assert seen(stops_with=1) == {}, "a study's cells are runs of their own"
+    assert seen() == given
+    assert seen() == {}, "which evaluates what the first one trained"
+    monkeypatch.setenv("WANDB_RUN_ID", "dddd4444")
+    assert seen()["WANDB_RUN_ID"] == "dddd4444"

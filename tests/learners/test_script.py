@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -141,6 +142,14 @@ def test_mixed_games_are_dealt_over_its_environments() -> None:
         RunFailedError, match=r"makes no environment of .*length=2.0: task.mix_games"
     ):
         learned(more, game="mixed")
+
+
+def test_a_machine_without_its_module_is_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = make()
+    learner.check_machine()
+    monkeypatch.setitem(sys.modules, loops.MODULE, None)
+    with pytest.raises(ValueError, match=rf"{loops.MODULE}:learn: cannot be imported here \(Modu"):
+        learner.check_machine()
 
 
 def test_an_encoder_of_ours_says_how_many_features_it_has_too() -> None:

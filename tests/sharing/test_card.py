@@ -47,3 +47,9 @@ def test_an_encoder_is_loaded_by_a_call_that_takes_it(
     text = write_card(card(**given))
     assert told in text
     assert not_told not in text
+
+
+def test_options_that_name_a_module_are_trusted_in_its_commands() -> None:
+    text = write_card(card(encoder="mlp"), algorithm="ppo_loop:learn", trust=" --trust_imports")
+    assert "--games GAMES --trust_imports" in text
+    assert 'load_encoder("FOLDER")' in text, "which imports nothing"

@@ -162,8 +162,8 @@ def test_first_runs_come_first_and_new_agents_after_their_start(
     assert order[:2] == ["leap-0", "reptile-0"]  # the longest
     if processes == 1:  # else the next run begins while the last new agents wait for their start
         assert [name.split("-")[1] for name in order] == 5 * ["0"] + 5 * ["1"]
+        assert order[-1] == "random-1-held_out"  # the shortest
     assert sorted(order) == sorted(cell.name.rpartition("-")[0] for cell in cells)
-    assert order[-1] == "random-1-held_out"  # the shortest
     again = execute(cells)  # all are finished
     assert again == []
     assert len(fake.started) == len(cells)
@@ -207,6 +207,22 @@ def test_what_is_asked_of_a_process_is_the_cells_own_config(cells: list[Cell]) -
     (cells[2].path / "config.yaml").touch()
     request = request_of(cells[2], trusts_imports=False)
     assert request.action == "resume"
-    named = {name: request.options[name] for name in ("meta.meta_steps", "runtime.kind")}
-    assert named == {"meta.meta_steps": 2, "runtime.kind": "local"}  # whatever it was before
+    assert request.options["meta.meta_steps"] == 2  # whatever it was before
+    assert request.options["runtime.kind"] == "local"
+    tracked = configure([*WORDS, "--tracking.wandb", "offline", "--tracking.wandb_tags", '["a"]'])
+    (cell,) = (
+        one for one in cells_of(tracked, cells[2].path.parents[1]) if one.name == cells[2].name
+    )
+    options = request_of(cell, trusts_imports=False).options
+    assert {
+        name: value for name, value in options.items() if name.startswith("tracking.wandb")
+    } == {
+        "tracking.wandb": "offline",
+        "tracking.wandb_project": "leap-rl",
+        "tracking.wandb_entity": None,
+        "tracking.wandb_group": None,
+        "tracking.wandb_tags": ("a",),
+        "tracking.wandb_initializations_every": 10,
+    }
+    assert options["tracking.console"] == "quiet"
     assert request.joined is None

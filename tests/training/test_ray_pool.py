@@ -308,10 +308,15 @@ class FailingRay:
         self.calls.append("shutdown")
 
 
-def start(ray: FailingRay, address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def start(
+    ray: FailingRay,
+    address: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    metrics_port: int | None = None,
+) -> None:
     runtime = ray_module("runtime")
     monkeypatch.setattr(runtime, "ray", ray)
-    with runtime.cluster(address, 1):
+    with runtime.cluster(address, 1, metrics_port):
         ray.calls.append("run")
 
 
@@ -333,6 +338,25 @@ def test_the_third_failure_stops_the_run_in_one_line(monkeypatch: pytest.MonkeyP
     with pytest.raises(RunFailedError, match=r"in 3 tries \(.* raylet failed to startup\); --run"):
         start(ray, None, monkeypatch)
     assert ray.calls == ["init local", "shutdown"] * 3
+
+
+def test_a_cluster_that_is_joined_takes_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FailingRay(0)
+    with pytest.raises(RunFailedError, match=r"metrics_port = 9464: the cluster of RAY_ADDRESS ="):
+        start(ray, "10.0.0.1:6379", monkeypatch, metrics_port=9464)
+    assert ray.calls == []
+
+
+def test_of_an_actor_that_could_not_be_made_the_reason_is_told() -> None:
+    lines = [
+        "The actor died because of an error raised in its creation task, \x1b[36mray::It\x1b[39m",
+        "RuntimeError: The actor could not be imported",
+        "\x1b[31mModuleNotFoundError: No module named 'mine'\x1b[39m\n",
+    ]
+    calls = ray_module("calls")
+    told = "ModuleNotFoundError: No module named 'mine'"
+    assert calls.first_line(RuntimeError("\n".join(lines))) == told
+    assert calls.first_line(RuntimeError("\n".join(lines[1:]))) == lines[1]
 
 
 def test_a_cluster_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:

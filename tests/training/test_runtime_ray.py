@@ -20,6 +20,7 @@ import pytest
 from benchmarks.harness.faults import visits_of, write_plan
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
 from leap_rl.core import determinism
+from leap_rl.core.errors import RunFailedError
 from leap_rl.core.machine import descendants
 from leap_rl.learners import hardware
 from leap_rl.storage.checksummed_file import decode_arrays
@@ -207,6 +208,16 @@ def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     (slot,) = folder.read_state(1)["slots"]
     assert slot["attempt"] == 3
     assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]
+
+
+def test_an_address_of_the_environment_that_is_none_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with pytest.raises(
+        RunFailedError, match=r"^RAY_ADDRESS = http://127\.0\.0\.1:8265: must be host"
+    ):
+        make_ray_runtime(trainers=1, address=None)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:

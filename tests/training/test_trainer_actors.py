@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,23 +125,40 @@ def test_what_is_wrong_with_its_process_or_machine_ends_it(
     assert fake.failed == {}
 
 
+def spec_of(**given: Any) -> RunSpec:
+    return RunSpec(
+        run_dir="",
+        fingerprint="",
+        method=NoMethod(),
+        make_task=FakeTasks(),
+        make_plan=lambda folder: FakePlan(),
+        stream_every_s=2.0,
+        snapshot_every_s=60.0,
+        lease_policy=LeasePolicy(lease_s=60.0, max_attempts=3),
+        **given,
+    )
+
+
+def test_a_machine_with_other_packages_does_not_join() -> None:
+    def join(**packages: str) -> None:
+        spec_of(packages=packages).make_trainer(name="t", incarnation=1, server=server)
+
+    server: Any = None
+    numpy, torch = version("numpy"), version("torch").partition("+")[0]
+    join(numpy=numpy, torch=f"{torch}+cu999")  # another build of the same
+    with pytest.raises(UnfitMachineError, match=f"t cannot join: it has numpy {numpy}, and .* 1.0"):
+        join(torch=torch, numpy="1.0")
+    with pytest.raises(UnfitMachineError, match="it has leap_no_such none"):
+        join(leap_no_such="1.0")
+
+
 def test_a_trainer_that_serves_other_runs_lends_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ray_module("trainer_actor")
     context = SimpleNamespace(get_node_id=lambda: "here")
     monkeypatch.setattr(module, "ray", SimpleNamespace(get_runtime_context=lambda: context))
     nodes = []
     for lends, waits in ((True, True), (True, False), (False, True)):
-        run_spec = RunSpec(
-            run_dir="",
-            fingerprint="",
-            method=NoMethod(),
-            make_task=FakeTasks(),
-            make_plan=lambda folder: FakePlan(),
-            stream_every_s=2.0,
-            snapshot_every_s=60.0,
-            lease_policy=LeasePolicy(lease_s=60.0, max_attempts=3),
-            lends_cores=lends,
-        )
+        run_spec = spec_of(lends_cores=lends)
         nodes.append(module.RunTrainer.of(run_spec, "t", 1, None, waits=waits).trainer.node)
     assert nodes == ["here", None, None]
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from leap_rl.core.lines import in_a_line
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.game_learner import GameLearner
 
@@ -39,16 +40,30 @@ class Script(GameLearner):
         self.function()
         return super().resolved_agent()
 
+    def check_machine(self) -> None:
+        super().check_machine()
+        self.function()
+
     def __call__(self, spec: TaskSpec) -> Task:
         from leap_rl.learners.script.task import ScriptTask
 
         return ScriptTask(self, spec, self.function())
 
     def function(self) -> FunctionType:
-        """Return the function; ValueError if it does not take what it will be called with."""
+        """Return the function.
+
+        Raises:
+            ValueError: Its module is not found here, or it does not take what it is called with.
+        """
         algorithm = self.agent.algorithm
         module, _, name = algorithm.partition(":")
-        function: FunctionType = getattr(import_module(module), name)
+        try:
+            function: FunctionType = getattr(import_module(module), name)
+        except ImportError as error:
+            raise ValueError(
+                f"agent.algorithm = {algorithm}: cannot be imported here ({in_a_line(error)}); "
+                "install its module, or put its folder on PYTHONPATH, on every machine"
+            ) from None
         try:
             inspect.signature(function).bind(*ARGUMENTS, **self.agent.options)
         except TypeError as error:

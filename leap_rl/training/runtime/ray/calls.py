@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from typing import Any, TypeAlias
 
@@ -25,6 +26,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +69,11 @@ def result_of(reference: Reference, timeout_s: float | None = None) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message that says anything."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """Return the first line of an error's message that says anything.
+
+    Where an actor could not be made that is the last one: those before are Ray's, of where.
+    """
+    lines = [line.strip() for line in _COLORS.sub("", str(error)).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if "in its creation task" in lines[0] else 0]

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_rl.training.config import Joined
+from leap_rl.core.errors import RunFailedError
+from leap_rl.training.config import ADDRESSES, Joined, is_cluster_address
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.security import private_folder, refuse_without_token
 
@@ -68,7 +69,8 @@ def make_ray_runtime(
     there.
 
     Raises:
-        RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
+        RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off; or
+            RAY_ADDRESS is none.
     """
     interrupts = interrupts or Interrupts()
     address = _prepare(joined.address if joined else address, interrupts)
@@ -121,7 +123,12 @@ def share_trainers(
 
 def _prepare(address: str | None, interrupts: Interrupts) -> str | None:
     """Set the environment; return the address of the cluster to join, none for one of our own."""
-    address = cluster_address(address)
+    if not is_cluster_address(where := cluster_address(address)):
+        raise RunFailedError(
+            f"RAY_ADDRESS = {where}: must be {ADDRESSES}; or give --runtime.address, or unset it "
+            "for a cluster of this machine's own"
+        )
+    address = where
     os.environ.update(_ALWAYS)
     if address == LOCAL:
         os.environ.update(_OWN_CLUSTER)

@@ -185,6 +185,11 @@ def cluster(
             **quiet,
         )
     else:
+        if metrics_port is not None:  # of RAY_ADDRESS: with runtime.address it is refused before
+            raise RunFailedError(
+                f"runtime.metrics_port = {metrics_port}: the cluster of RAY_ADDRESS = {address} "
+                "has pages of its own; leave the port out"
+            )
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
