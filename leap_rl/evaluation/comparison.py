@@ -19,7 +19,6 @@ from leap_rl.evaluation.over_games import contrasts_of, mean_saved, ranking_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
     Reference,
-    agent_steps_saved,
     make_reference,
     most_that_can_be_saved,
     sample,
@@ -110,13 +109,8 @@ def _game(
 
 
 def _saved(game: Game, name: str) -> Sampled:
-    """Return D: 0 where agents of the reference get worse, as its sign would be the wrong one."""
     reference = game.reference
-
-    def saved(ours: Means, theirs: Means) -> float:
-        return 0.0 if reference.falls else agent_steps_saved(ours, theirs, reference.budget)
-
-    return sample(saved, game.runs[name], reference, game.numbers[name])
+    return sample(reference.saved_by, game.runs[name], reference, game.numbers[name])
 
 
 def _compare(

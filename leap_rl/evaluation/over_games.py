@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -77,12 +78,21 @@ def ranking_of(
     saved = {name: mean_saved(games, each.games, samples[name]) for name, each in judged.items()}
     if not games or not all(each.games for each in saved.values()):
         return None
-    saw = any(effect.seen for each in judged.values() for effect in each.games.values())
+    effects_of = [each.games for each in judged.values()]
+    saw, new_ones = (
+        any(effect.seen is seen for of in effects_of for effect in of.values())
+        for seen in (True, False)
+    )
+    kind: Literal["all", "seen", "new", "shared"] = "all" if {*known} == {games} else "shared"
+    if saw and unseen == {games}:
+        kind = "new"
+    elif new_ones and all(of[game].seen for of in effects_of for game in games):
+        kind = "seen"
     order = sorted(saved, key=lambda name: -saved[name].saved.value)
     sides = [[samples[name][game] for game in games] for name in order[:2]]
     return Ranking(
         games=games,
-        kind="new" if saw and unseen == {games} else "all" if {*known} == {games} else "shared",
+        kind=kind,
         saved={name: saved[name] for name in order},
         lead=sampled_interval(*sides) if len(sides) == 2 else None,
     )

@@ -239,7 +239,8 @@ def draw(
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
-            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)))
+            # Dollars in a game's name set nothing in mathematics.
+            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)).replace("$", r"\$"))
             panel.draw(axis, colors)
             if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
                 left = panels[index - 1] if index % columns else None

@@ -72,6 +72,8 @@ class EvaluationResults:
     """By initialization, where it is known."""
     random_agents: int | None = None
     """Agents from random starts in each game, if not as many as of each run."""
+    dropped: int = 0
+    """Agents that diverged and were dropped, of which there is no curve."""
 
     @property
     def agents(self) -> int:
@@ -84,7 +86,7 @@ class EvaluationResults:
 
     @property
     def complete(self) -> bool:
-        return len(self.curves) == self.agents
+        return len(self.curves) + self.dropped == self.agents
 
     def of(self, initialization: str, game: str) -> Sequence[LearningCurve]:
         return [
@@ -103,7 +105,12 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
         )
     try:
         agents = agents_of(described)
-        found = _committed(folder) if folder.latest() else _finished(folder, len(agents))
+        found: dict[int, dict[str, Any]]
+        if folder.latest():
+            found = _committed(folder)
+            dropped = len(agents) - len(found)
+        else:
+            found, dropped = _finished(folder, len(agents))
         names, games = tuple(described["initializations"]), tuple(described["games"])
         runs = {name: described["runs"].get(name, [name]) for name in names}
         own_starts = described["own_starts"]
@@ -135,6 +142,7 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
             for name, each in described.get("training", {}).items()
         },
         random_agents=described.get("random_agents"),
+        dropped=dropped,
     )
 
 
@@ -178,13 +186,16 @@ def _vector(values: Any) -> NDArray[Any]:
     return vector
 
 
-def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
-    found = {}
+def _finished(folder: RunFolder, slots: int) -> tuple[dict[int, dict[str, Any]], int]:
+    """Return the arrays of each slot that is complete, and how many were dropped."""
+    found: dict[int, dict[str, Any]] = {}
+    dropped = 0
     for slot in range(slots):
         try:
             arrays, header = decode_arrays(read_regular(folder.slot(0, slot)))
             content = header["content"]
             if "dropped" in content:
+                dropped += 1
                 continue
             curve = [dataclass_from_json(CurvePoint, one) for one in content["record"]["curve"]]
             ends, rewards = reward_intervals(curve)
@@ -197,4 +208,4 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
             }
         except (OSError, ChecksumError, LookupError, TypeError, ValueError):
             continue  # not complete yet; or damaged, which a resume reports
-    return found
+    return found, dropped

@@ -70,6 +70,13 @@ class Reference:
         """Whether the agents are known to get worse, which leaves nothing to be saved."""
         return self.gain.high < 0
 
+    def saved_by(self, ours: Means, theirs: Means | None = None) -> float:
+        """Return D; 0 where these agents get worse, as its sign would be the wrong one.
+
+        ``theirs`` are means over other draws of them.
+        """
+        return 0.0 if self.falls else agent_steps_saved(ours, theirs or self.means, self.budget)
+
 
 def make_reference(curves: Sequence[LearningCurve], budget: int) -> Reference:
     """Return what n agents gain, and whether that is known well enough to measure by."""

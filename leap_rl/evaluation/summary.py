@@ -128,9 +128,10 @@ class Ranking(NamedTuple):
     """Initializations by what they save over the same games, the most first."""
 
     games: tuple[str, ...]
-    kind: Literal["all", "new", "shared"]
-    """all: every game. new: those that no meta-training saw. shared: those that every
-    initialization has agents in, where some have agents in others too."""
+    kind: Literal["all", "seen", "new", "shared"]
+    """all: every game. new: those that no meta-training saw. seen: where these cannot be measured,
+    those that it saw. shared: those that every initialization has agents in, where some have
+    agents in others too."""
     saved: Mapping[str, Saved]
     """Over these games, by initialization."""
     lead: IntervalEstimate | None

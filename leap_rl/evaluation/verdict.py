@@ -63,9 +63,11 @@ def best_of(summary: Summary) -> str | None:
     (first, over), (second, _) = list(ranking.saved.items())[:2]
     starts, games = len(ranking.saved), len(ranking.games)
     shared = f" in the {games} game{'s' * (games > 1)} that all have agents in"
-    where = {"all": "", "new": " in games that it never saw", "shared": shared}[ranking.kind]
+    seen = " in games that it was trained on"
+    new = " in games that it never saw"
+    where = {"all": "", "seen": seen, "new": new, "shared": shared}[ranking.kind]
     concluded = {conclusion_of(each.saved) for each in ranking.saved.values()}
-    if "helps" not in concluded and concluded != {"cannot tell"}:
+    if over.saved.value <= 0 or ("helps" not in concluded and concluded != {"cannot tell"}):
         return f"None of {starts} starts is seen to help{where}."
     value, low, high = ranking.lead
     beyond = "beyond chance" if low > 0 else "which may be chance"
@@ -316,6 +318,8 @@ def _about_runs(summary: Summary) -> Iterable[str]:
 
 
 def _about_agents(summary: Summary) -> Iterable[str]:
+    if dropped := summary.evaluation.dropped:
+        yield f"{dropped} of {summary.evaluation.agents} agents diverged and are left out."
     for game in summary.evaluation.games:
         curves = [curve for curve in summary.evaluation.curves if curve.game == game]
         if silent := sum(len(curve.returns) == 0 for curve in curves):

@@ -47,14 +47,15 @@ class Diagnosis:
 def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     """Look at the starts of all arms that are finished.
 
-    Sentences are of arms that are measured and do not help. What cannot be looked at here,
-    such as a member whose environment is missing, is left out.
+    Sentences are of arms that are measured and do not help, in new games where these are told.
+    What cannot be looked at here, such as a member whose environment is missing, is left out.
     """
     trained = [cell for cell in cells if cell.members is None and cell.finished]
     unhelpful = {
         each.initialization
         for each in summary.comparisons
-        if "all" in each.over and conclusion_of(each.over["all"].saved) in ("open", "hurts")
+        if (over := each.over.get("new") or each.over.get("all")) is not None
+        and conclusion_of(over.saved) in ("open", "hurts")
     }
     sentences: list[str] = []
     moves = []

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -139,6 +139,19 @@ class StudyFolder:
                 f"{shown(self.estimates)}: cannot be read ({error}); carry the study out again"
             ) from None
         return document
+
+    def files_of_page(self) -> set[Path]:
+        """Return the tables and figures that the page was written with; none if it was not."""
+        with suppress(ValueError):
+            names = self.read_estimates().get("files")
+            return {
+                self.path / name
+                for name in (names if isinstance(names, list) else ())
+                if isinstance(name, str)
+                and _is_within(name)
+                and str(PurePosixPath(name).parent) in (TABLES, FIGURES)
+            }
+        return set()
 
     @contextmanager
     def lock(self) -> Iterator[None]:

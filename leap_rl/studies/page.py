@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,7 @@ from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.runs.display import quoted, shown, trusting
 from leap_rl.runs.report import command_of
 from leap_rl.storage.checksummed_file import CHECKSUM, checksum
-from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.durable_files import remove, write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.studies.arms import ARMS, RANDOM, mix_of
 from leap_rl.studies.cells import Cell
@@ -77,13 +78,18 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
         "best_start": None if best is None else best[0].relative_to(folder.path).as_posix(),
         "best_start_mix": None if best is None else best[1],
     }
+    document["files"] = sorted(path.relative_to(folder.path).as_posix() for path in contents)
     document[CHECKSUM] = checksum(document)
     text = json.dumps(document, indent=1, allow_nan=False)
     contents[folder.estimates] = f"{text}\n".encode()
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
+    before = folder.files_of_page()
     for path, content in contents.items():
         write_atomically(path, content, root=folder.path)
+    for path in before - contents.keys():  # of arms or members that are gone
+        with suppress(OSError):
+            remove(path, root=folder.path)
     return tuple(answer)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from leap_rl.evaluation.measures import means_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training, read_evaluation
-from leap_rl.evaluation.savings import agent_steps_saved
 from leap_rl.evaluation.summary import Game, Summary
 from leap_rl.runs.config import TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
@@ -47,7 +46,8 @@ def read_results(
     Raises:
         RunFolderError: A cell's folder is damaged.
     """
-    curves = list(_curves(study, cells))
+    evaluations = list(_evaluations(cells))
+    curves = [curve for cell, each in evaluations for curve in _curves(study, cell, each)]
     curves += [choice.curve for choice in (read_choices(cells) if choices is None else choices)]
     arms = [
         arm for arm in (RANDOM, *study.trained_arms) if any(c.initialization == arm for c in curves)
@@ -71,20 +71,25 @@ def read_results(
         curves=tuple(curves),
         training=training_of(cells),
         random_agents=study.baseline_agents,
+        dropped=sum(each.dropped for _, each in evaluations),
     )
 
 
-def _curves(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[LearningCurve]:
-    """Yield those of new agents that choose nothing, with their arm and the arm's run."""
+def _evaluations(cells: Sequence[Cell]) -> Iterator[tuple[Cell, EvaluationResults]]:
+    """Yield finished cells of new agents that choose nothing, and their results."""
     for cell in cells:
-        if cell.members is None or cell.alone is not None or not cell.finished:
-            continue
-        for curve in read_evaluation(cell.folder).curves:
-            if cell.arm == RANDOM:  # its cells are parts of one group of agents
-                seed = cell.run * study.agents + curve.seed
-                yield replace(curve, initialization=RANDOM, seed=seed)
-            else:
-                yield replace(curve, initialization=cell.arm, run=cell.run)
+        if cell.members is not None and cell.alone is None and cell.finished:
+            yield cell, read_evaluation(cell.folder)
+
+
+def _curves(study: StudyConfig, cell: Cell, of: EvaluationResults) -> Iterator[LearningCurve]:
+    """Yield a cell's curves with their arm and the arm's run."""
+    for curve in of.curves:
+        if cell.arm == RANDOM:  # its cells are parts of one group of agents
+            seed = cell.run * study.agents + curve.seed
+            yield replace(curve, initialization=RANDOM, seed=seed)
+        else:
+            yield replace(curve, initialization=cell.arm, run=cell.run)
 
 
 def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResults:
@@ -131,6 +136,6 @@ def _scores(games: Sequence[Game], arm: str, *, saved: bool) -> dict[int, float]
         values = [ours.final for ours in means]
         if saved:
             pairs = zip(means, (game.reference for game in games), strict=True)
-            values = [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
+            values = [each.saved_by(ours) for ours, each in pairs]
         found[number] = float(np.mean(values))
     return found

@@ -138,6 +138,23 @@ def test_the_best_of_starts_of_few_agents_is_named_without_a_claim() -> None:
     assert best.verdict[0].endswith(" more than reptile, which may be chance.")
 
 
+def test_of_starts_that_cost_none_is_said_to_save_most() -> None:
+    worst = summarize(evaluation(learners({RANDOM: 0.2, "leap": 0.6, "reptile": 0.4}, seeds=2)))
+    assert worst.verdict[0] == "None of 2 starts is seen to help."
+
+
+def test_agents_that_diverged_are_not_waited_for() -> None:
+    whole = quick()
+    left = replace(whole, curves=whole.curves[:-1])
+    assert "agents are finished; all that is said is of these." in " ".join(summarize(left).verdict)
+    assert not left.complete
+    dropped = replace(left, dropped=1)
+    assert dropped.complete
+    said = summarize(dropped).verdict
+    assert f"1 of {whole.agents} agents diverged and are left out." in said
+    assert "are finished" not in " ".join(said)
+
+
 def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
     curves = learners({RANDOM: 0.5, "leap": 0.3}, end=10.0, luck=0.0)
     summary = summarize(evaluation(curves, training=TRAINED))
@@ -199,8 +216,18 @@ def test_starts_are_ranked_by_games_that_can_be_measured(learned: str, games: se
     ranking = summarize(evaluation(curves, training=training)).ranking
     assert ranking is not None
     assert (ranking.best, set(ranking.games)) == ("leap", games)
+    assert ranking.kind == ("new" if learned == "breakout" else "all")
     assert summarize(quick()).ranking is not None
     assert summarize(evaluation(learners({"leap": 0.3}))).ranking is None
+
+
+def test_the_best_by_seen_games_alone_is_said_to_be_of_these() -> None:
+    starts = {RANDOM: 0.6, "leap": 0.3, "reptile": 0.5}
+    still = learners(starts, end=10.0, noise=0.0, luck=0.0)
+    curves = still + learners(starts, ("pong",))
+    training = {name: Training(agent_steps=2e6, games=("pong",)) for name in ("leap", "reptile")}
+    said = summarize(evaluation(curves, training=training)).verdict[0]
+    assert said.startswith("Of 2 starts leap saves most in games that it was trained on: ")
 
 
 def test_a_mean_says_how_many_of_its_games_random_starts_do_not_learn() -> None:

@@ -101,6 +101,22 @@ def test_where_random_starts_fall_no_agent_steps_are_counted_and_returns_decide(
     }
 
 
+def test_the_best_run_is_not_the_one_that_falls_where_random_starts_fall() -> None:
+    speeds = {("random", 0): 1.0, ("leap", 0): 2.0, ("leap", 1): 8.0}
+    mazes = [agents(arm, run, speed=speed) for (arm, run), speed in speeds.items()]
+    falls = {("random", 0): 0.2, ("leap", 0): 9.0, ("leap", 1): 0.0}
+    pits = [
+        [
+            replace(each, returns=1.0 - each.returns)
+            for each in agents(*one, speed=speed, game="pit")
+        ]
+        for one, speed in falls.items()
+    ]
+    found = summarize(results(*mazes, *pits))
+    assert found.games["pit"].reference.falls
+    assert best_run(found) == ("leap", "leap-2")
+
+
 def test_a_run_without_agents_in_a_game_is_not_taken_for_the_next() -> None:
     mazes = [agents("random", 0, speed=1.0, game=game) for game in ("maze", "other")]
     some = [agents("leap", 1, speed=4.0, game=game) for game in ("maze", "other")]

@@ -26,6 +26,7 @@ from leap_rl.core.machine import descendants
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import diagnosis
 from leap_rl.studies import study as study_module
@@ -454,6 +455,27 @@ def test_a_damaged_file_can_be_removed_and_a_torn_one_stands_in_nobodys_way(
     (folder.path / "runs" / "train-20261126-113900").mkdir()
     assert main(again) == EXIT_USAGE
     assert "holds runs, and no study" in capsys.readouterr().err
+
+
+def test_what_the_page_no_longer_has_is_removed_and_other_files_stay(
+    straight: StudyFolder, tmp_path: Path
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    shutil.copytree(straight.path, folder.path)
+    document = json.loads(folder.estimates.read_text())
+    del document[CHECKSUM]
+    assert "tables/agent_steps_saved.csv" in document["files"]
+    names = ("tables/gone.csv", "tables/mine.csv", "runs/own.csv")
+    gone, *others = (folder.path / name for name in names)
+    for path in (gone, *others):
+        path.write_text("1")
+    document["files"] += [names[0], names[2], "tables/../runs/own.csv", 1]
+    document[CHECKSUM] = checksum(document)
+    folder.estimates.write_text(json.dumps(document))
+    assert main(["study", str(folder.path), "--report"]) == 0
+    assert not gone.exists()
+    assert all(path.exists() for path in others)
+    assert json.loads(folder.estimates.read_text())["files"] == document["files"][:-4]
 
 
 def test_a_page_that_cannot_be_written_hides_no_cell_that_failed(
