@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 39_871, "tests": 39_585, "benchmarks": 6_402}
+BUDGETS = {"leap_rl": 40_083, "tests": 39_846, "benchmarks": 6_402}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners
@@ -18,7 +18,8 @@ for what study files, folders, scripts and archives of strangers may hold; and f
 finished in part, whose arms have other games or runs, and trainers whose tasks hang or exit; and
 for what a start was trained on before, environments whose errors and channels are their own, what
 a GPU computes, and studies that move to another processor; and for loops that play mixed games,
-budgets that all arms can have, members' own modules, and references that get worse."""
+budgets that all arms can have, members' own modules, and references that get worse; and for unequal
+clusters, learners' own draws, studies whose files are damaged, and pages that lose arms."""
 LONGEST = 430
 """Lines of a file in the package."""
 

@@ -52,7 +52,7 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     """
     trained = [cell for cell in cells if cell.members is None and cell.finished]
     unhelpful = {
-        each.initialization
+        each.initialization: over.games
         for each in summary.comparisons
         if (over := each.over.get("new") or each.over.get("all")) is not None
         and conclusion_of(over.saved) in ("open", "hurts")
@@ -70,7 +70,7 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
         moves.append({"arm": arm, "moved": f"{moved:.0%} of its norm", "mean cosine": mean})
     features = []
     for (arm, member), (start, random) in _features(cells).items():
-        if arm in unhelpful:
+        if member in unhelpful.get(arm, ()):
             sentences += in_words(arm, member, start, random)
         features.append(
             {

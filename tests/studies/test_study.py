@@ -138,10 +138,20 @@ def test_how_far_a_start_moved_is_said_where_it_does_not_help(
     cells = cells_of(study, straight.path)
     monkeypatch.setattr(diagnosis, "_moved", lambda cell: moved)
     monkeypatch.setattr(diagnosis, "conclusion_of", lambda saved: conclusion)
+    monkeypatch.setattr(diagnosis, "in_words", lambda *_: ["features: few"])
     summary = summarize(read_results(study, cells))
     sentences = diagnosis.diagnose(cells, summary).sentences
     found = [sentence for sentence in sentences if "start moved by" in sentence]
     assert diagnosis.diagnose(cells, replace(summary, comparisons=())).sentences == []
+    # Where new games are told, these are judged; what features are in the others is not said.
+    (one,) = summary.comparisons
+    for games in (study.held_out_members, ()):
+        new = one.over["all"]._replace(games=games)
+        elsewhere = replace(one, over={**one.over, "new": new})
+        of_new = diagnosis.diagnose(cells, replace(summary, comparisons=(elsewhere,))).sentences
+        of_features = 1 if games and conclusion in ("open", "hurts") else 0
+        assert of_new.count("features: few") == of_features
+        assert [sentence for sentence in of_new if "start moved by" in sentence] == found
     if conclusion not in ("open", "hurts") or says is None:
         assert found == []
     else:
