@@ -78,9 +78,10 @@ class RunFolder(LockedFolder):
     def read_config(self) -> dict[str, Any]:
         """Return the resolved config; one that was edited is damaged."""
         if not self.exists():
-            raise RunFolderError(
-                f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
-            )
+            made = "`leap-rl train` makes one"
+            if (self.path / "study.yaml").exists():
+                made = "it is a study's: name one of its runs, as best_start in estimates.json does"
+            raise RunFolderError(f"{self.place}: no run is here (config.yaml is missing); {made}")
         content = _read(self.config_path, 4 * plain_yaml.LARGEST + 1)
         try:
             config = plain_yaml.load(content.decode("utf-8"))

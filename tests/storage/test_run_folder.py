@@ -49,7 +49,11 @@ def test_latest_moves_only_when_the_checkpoint_is_whole(
 
 
 def test_missing_things_are_named(folder: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match="no run is here"):
+    with pytest.raises(RunFolderError, match=r"no run is here .*; `leap-rl train` makes one"):
+        folder.read_config()
+    folder.path.mkdir(exist_ok=True)
+    (folder.path / "study.yaml").touch()
+    with pytest.raises(RunFolderError, match=r"no run is here .*; it is a study's: name one of its"):
         folder.read_config()
     folder.write_checkpoint(0, {"a.bin": b""}, {})
     (folder.checkpoint(0) / "a.bin").unlink()
