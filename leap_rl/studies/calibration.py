@@ -87,8 +87,10 @@ def calibrate(
         farewell="stopped; the same command resumes the calibration",
     )
     try:
-        with folder.lock(), interrupts:
-            failures, _ = compute(study, cells, interrupts, trusts_imports=trusts_imports)
+        with folder.lock() as check, interrupts:
+            failures, _ = compute(
+                study, cells, interrupts, trusts_imports=trusts_imports, check=check
+            )
             _check(failures, cells)
             found = judged(cells)
             say("\n".join(lines_of(found)))

@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -154,8 +155,8 @@ class StudyFolder:
         return set()
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Be the only study that works here.
+    def lock(self) -> Iterator[Callable[[], None]]:
+        """Be the only study that works here; yields what raises OSError if it no longer is.
 
         Raises:
             ValueError: Another one does, or the folder holds something else.
@@ -164,14 +165,24 @@ class StudyFolder:
         self.check()
         make_folder(self.path)
         try:
-            with locked(self.path / LOCK):
+            with locked(self.path / LOCK) as held:
                 remove_leftovers(self.path)
-                yield
+                yield partial(self._check_held, held)
         except LockedError as error:
             raise ValueError(
                 f"out = {shown(self.path)}: {error} works on this study; wait for it, stop it, or "
                 "choose another folder"
             ) from None
+
+    def _check_held(self, held: os.stat_result) -> None:
+        path = self.path / LOCK
+        with suppress(FileNotFoundError):
+            if os.path.samestat(held, os.stat(path, follow_symlinks=False)):
+                return
+        raise OSError(
+            f"{shown(path)}: is gone, or another one; a study's folder stays where it is while the "
+            "study is carried out: call the same command on it where it is now"
+        )
 
     def check(self) -> None:
         """Raise ValueError for a folder that holds something else than a study or a calibration.

@@ -70,7 +70,7 @@ def carry_out(
         farewell=None if quiet else resume,
     )
     try:
-        with folder.lock(), interrupts:
+        with folder.lock() as check, interrupts:
             before = folder.read()
             if before is not None and not quiet:
                 for line in changes(before, study, cells):
@@ -81,6 +81,7 @@ def carry_out(
                 cells,
                 interrupts,
                 trusts_imports=trusts_imports,
+                check=check,
                 newest=lambda cell: _newest(study, cells, cell),
             )
             try:
@@ -141,9 +142,12 @@ def compute(
     interrupts: Interrupts,
     *,
     trusts_imports: bool,
+    check: Callable[[], None],
     newest: Callable[[Cell], Iterable[str]] = lambda cell: (),
 ) -> tuple[list[Failure], float | None]:
     """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows.
+
+    ``check`` is called twice a second: what it raises stops them.
 
     Returns the cells that failed, and the share of the trainers' time that went to tasks.
     """
@@ -160,6 +164,7 @@ def compute(
     with trainers_of(study, interrupts) as trainers:
 
         def on_look() -> None:
+            check()
             trainers.tend(progress.done)
             progress.look()
 

@@ -53,7 +53,9 @@ def test_missing_things_are_named(folder: RunFolder) -> None:
         folder.read_config()
     folder.path.mkdir(exist_ok=True)
     (folder.path / "study.yaml").touch()
-    with pytest.raises(RunFolderError, match=r"no run is here .*; it is a study's: name one of its"):
+    with pytest.raises(
+        RunFolderError, match=r"no run is here .*; it is a study's: name one of its"
+    ):
         folder.read_config()
     folder.write_checkpoint(0, {"a.bin": b""}, {})
     (folder.checkpoint(0) / "a.bin").unlink()

@@ -406,6 +406,25 @@ def test_a_study_that_is_interrupted_leaves_nothing_running_and_says_how_to_resu
     assert digests(folder) == digests(straight)
 
 
+def test_a_study_whose_folder_moves_stops_and_goes_on_there(
+    straight: StudyFolder, file: Path, tmp_path: Path
+) -> None:
+    folder, moved = (StudyFolder(tmp_path / name) for name in ("study", "moved"))
+    process = start(file, folder.path)
+    wait_until(lambda: some_cell(folder, "*/checkpoints/000001"), process)
+    children = descendants(process.pid)
+    folder.path.rename(moved.path)
+    _, err = process.communicate()
+    assert process.returncode == EXIT_FAILED
+    *_, line = err.splitlines()
+    assert line.startswith(f"leap-rl: {folder.path / '.lock'}: is gone, or another one; a study's")
+    assert "Traceback" not in err
+    assert have_ended(children)
+    assert not (folder.path / "runs").exists()
+    assert main(["study", str(moved.path)]) == 0
+    assert digests(moved) == digests(straight)
+
+
 def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
     straight: StudyFolder, file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
