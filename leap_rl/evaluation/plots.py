@@ -239,8 +239,7 @@ def draw(
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
-            # Dollars in a game's name set nothing in mathematics.
-            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)).replace("$", r"\$"))
+            axis.set_title(wrapped(panel.title, int(TITLE_WIDTH * width)))
             panel.draw(axis, colors)
             if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
                 left = panels[index - 1] if index % columns else None
@@ -266,10 +265,11 @@ def _add_legend(figure: Any, shown: Colors) -> None:
     looks: Sequence[Any] = list(shown.values())
     entries = [Line2D([], [], color=color, ls=dashes, lw=2.2) for color, dashes in looks]
     width, height = figure.get_size_inches()
+    names = [name.replace("$", r"\$") for name in shown]
     # As many entries a row, of at most four, as are no wider than the figure.
     for ncols in range(min(4, len(shown)), 0, -1):
         legend = figure.legend(
-            entries, list(shown), loc="outside upper center", ncols=ncols, frameon=False
+            entries, names, loc="outside upper center", ncols=ncols, frameon=False
         )
         if ncols == 1 or legend.get_window_extent().width <= width * figure.dpi:
             break
@@ -280,7 +280,8 @@ def _add_legend(figure: Any, shown: Colors) -> None:
 def wrapped(text: str, width: int) -> str:
     """Return a text, such as a game's id with options, in lines of at most `width` characters.
 
-    Lines end behind a space, comma, `@`, `/`, `:` or `_`; only what has none is split.
+    Lines end behind a space, comma, `@`, `/`, `:` or `_`; only what has none is split. Dollars set
+    nothing in mathematics.
     """
     lines = [""]
     for part in re.findall(r"[^\s,@/:_]*[\s,@/:_]|[^\s,@/:_]+", text):
@@ -289,7 +290,7 @@ def wrapped(text: str, width: int) -> str:
         lines[-1] += part
         while len(lines[-1].rstrip()) > width:
             lines[-1:] = [lines[-1][:width], lines[-1][width:]]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(line.rstrip() for line in lines).replace("$", r"\$")
 
 
 def title_of(game: str) -> str:

@@ -28,7 +28,8 @@ class Watch:
     """The handle that `GradientPath.watch` returns; as a context manager it ends when left.
 
     A round is made of one step of each optimizer, in any order. It ends early where an optimizer
-    steps again before another has stepped once, as the critic does of an actor that is delayed.
+    steps again before another has stepped once, as the critic does of an actor that is delayed;
+    the other's loss is then that of its last step, so that rounds have losses of the same parts.
     """
 
     def __init__(
@@ -39,9 +40,8 @@ class Watch:
         loss: Loss | None,
     ) -> None:
         self._path, self._parameters, self._loss = path, parameters, loss
-        self._steps = [_stepped_by(optimizer, parameters) for optimizer in optimizers]
         self._theta: Tensor | None = None  # where the round started; none between two rounds
-        self._losses: Tensor | float = 0.0
+        self._losses: list[Tensor | float] = [0.0] * len(optimizers)
         self._grad: Tensor | None = None
         self._in_round: set[int] = set()  # the optimizers that have stepped, or are about to
         self._active = True
@@ -56,19 +56,22 @@ class Watch:
         """End the watch, and the path at the parameters as they are now.
 
         `loss` is that of one more batch there, 0-d; left out, it is what the watch's `loss` returns
-        now. `grad`, float32 [P], is its gradient, which only MAML needs. Errors are those of
-        `GradientPath.finish`. Nothing happens if it has ended before.
+        now. `grad`, float32 [P], is its gradient, which MAML of either order needs. Errors are
+        those of `GradientPath.finish`. Nothing happens if it has ended before.
         """
         if not self._active:
             return
         self.remove()
-        self._observe()
         if loss is None:
             loss = 0.0 if self._loss is None else self._loss()
         self._path.finish(flat(self._parameters), loss, grad)
 
     def remove(self) -> None:
         """End the watch and leave the path unfinished, such as to continue it later."""
+        self._end()
+        self._observe()
+
+    def _end(self) -> None:
         self._active = False
         for hook in self._hooks:
             hook.remove()
@@ -86,7 +89,7 @@ class Watch:
         if kind is None:
             self.finish()
         else:
-            self.remove()
+            self._end()
 
     def _before(self, number: int) -> Callable[[Optimizer, Any, Any], None]:
         def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -103,28 +106,30 @@ class Watch:
             if number in self._in_round:
                 self._observe()
             loss = 0.0 if self._loss is None else self._loss()
-            grad = flat_grad(self._parameters, self._steps[number])
+            # A copy: a loop may write into its tensor before the round ends.
+            self._losses[number] = loss.detach().clone() if isinstance(loss, Tensor) else loss
+            # As it is now: groups of parameters may be added on the way.
+            grad = flat_grad(self._parameters, _stepped_by(optimizer, self._parameters))
             if scale is not None:
                 grad /= scale
-            if self._theta is None:
-                self._theta, self._losses, self._grad = flat(self._parameters), loss, grad
+            if self._grad is None:
+                self._theta, self._grad = flat(self._parameters), grad
             else:
-                assert self._grad is not None
-                self._losses, self._grad = self._losses + loss, self._grad + grad
+                self._grad = self._grad + grad
             self._in_round.add(number)
-            if len(self._in_round) == len(self._steps) == 1:
+            if len(self._in_round) == len(self._losses) == 1:
                 self._observe()  # a loss that is not finite stops the loop before its step
 
         return hook
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if len(self._in_round) == len(self._steps):
+        if len(self._in_round) == len(self._losses):
             self._observe()
 
     def _observe(self) -> None:
         if self._theta is None:
             return
-        point = self._theta, self._losses, self._grad
+        point = self._theta, sum(self._losses), self._grad
         self._theta = self._grad = None
         self._in_round.clear()
         self._path.observe(*point)
@@ -156,6 +161,11 @@ def watched(
         if not any(_stepped_by(each, tensors)):
             raise ValueError(
                 f"optimizer {index}: steps none of parameters; make it of these very tensors"
+            )
+        if any(group.get("maximize") for group in each.param_groups):
+            raise ValueError(
+                f"optimizer {index}: maximizes, and a path descends a loss; give it minus the "
+                "objective, and leave maximize out"
             )
     if not optimizers:
         raise ValueError("optimizer: must be at least one")

@@ -44,8 +44,8 @@ ERRORS: Final = {
 }
 """What a run raises for its user."""
 
-_RUN_IDS: Final[set[str]] = set()
-"""Ids of wandb runs that processes were given."""
+_RUN_IDS: Final[dict[str, str]] = {}
+"""Ids of wandb runs that processes were given, and the places of their runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +121,12 @@ def _environment(request: Request) -> dict[str, str]:
     a study have runs of their own.
     """
     variables = dict(os.environ)
-    run_id = variables.get("WANDB_RUN_ID")
-    if request.stops_with is not None or run_id in _RUN_IDS:
+    if (run_id := variables.get("WANDB_RUN_ID")) is None:
+        return variables
+    is_cell = request.stops_with is not None
+    if is_cell or _RUN_IDS.setdefault(run_id, request.place) != request.place:
         for name in OF_A_SWEEP:
             variables.pop(name, None)
-    elif run_id is not None:
-        _RUN_IDS.add(run_id)
     return variables
 
 

@@ -54,7 +54,9 @@ class ValidationConfig:
                 f"validation.games = null: name the games, as task.kind = {task.kind} has no "
                 "default"
             )
+        # What stops early has the first part of a curve, which is no measure of the whole.
+        whole = replace(task.images, patience=None)
         try:
-            return replace(task, games=games, mix_games=False)
+            return replace(task, games=games, mix_games=False, images=whole)
         except ValueError as error:
             raise ValueError(str(error).replace("task.games", "validation.games")) from None

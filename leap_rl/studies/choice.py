@@ -9,7 +9,8 @@ the start that it chose, (M - 1) probes later than an agent that began from this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -19,6 +20,7 @@ import numpy as np
 from leap_rl.evaluation.measures import LEAST_EPISODES, LEAST_PARTS, MOST_PARTS, PARTS
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.runs.config import EvaluateConfig
 from leap_rl.studies.cells import Cell
 
 RULE: Final = (
@@ -49,12 +51,7 @@ def read_choices(cells: Sequence[Cell]) -> Iterator[Choice]:
     Raises:
         RunFolderError: A cell's folder is damaged.
     """
-    some = [cell for cell in cells if cell.alone is not None and cell.members is not None]
-    some.sort(key=_group)  # which keeps the members' order
-    for (arm, run, _), group in groupby(some, key=_group):
-        starts = {cell.alone or "": cell for cell in group}
-        if not all(cell.finished for cell in starts.values()):
-            continue
+    for arm, run, starts in _finished_groups(cells):
         found: dict[tuple[str, int], dict[str, LearningCurve]] = {}
         for member, cell in starts.items():
             for curve in read_evaluation(cell.folder).curves:
@@ -66,6 +63,26 @@ def read_choices(cells: Sequence[Cell]) -> Iterator[Choice]:
             member, charged, curve = choose(curves, budget)
             curve = replace(curve, initialization=arm, run=run)
             yield Choice(member=member, charged=charged, curve=curve)
+
+
+def agents_that_choose(cells: Iterable[Cell]) -> Counter[tuple[str, int]]:
+    """Return how many choose in finished cells, by arm and run; those that were dropped count."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for arm, run, starts in _finished_groups(cells):
+        config = next(iter(starts.values())).config
+        assert isinstance(config, EvaluateConfig)
+        counts[arm, run] += config.seeds * len(config.task.resolved_games)
+    return counts
+
+
+def _finished_groups(cells: Iterable[Cell]) -> Iterator[tuple[str, int, dict[str, Cell]]]:
+    """Yield an arm, a run, and by member the cells of new agents from that member's start."""
+    some = [cell for cell in cells if cell.alone is not None and cell.members is not None]
+    some.sort(key=_group)  # which keeps the members' order
+    for (arm, run, _), group in groupby(some, key=_group):
+        starts = {cell.alone or "": cell for cell in group}
+        if all(cell.finished for cell in starts.values()):
+            yield arm, run, starts
 
 
 def _group(cell: Cell) -> tuple[str, int, str]:

@@ -17,7 +17,7 @@ from leap_rl.evaluation.diagnosis import (
 )
 from leap_rl.evaluation.meta_run import cosine_table
 from leap_rl.evaluation.page import Table
-from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.summary import Comparison, Saved, Summary
 from leap_rl.evaluation.verdict import conclusion_of
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.runs.kinds import make_tasks
@@ -54,8 +54,7 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
     unhelpful = {
         each.initialization: over.games
         for each in summary.comparisons
-        if (over := each.over.get("new") or each.over.get("all")) is not None
-        and conclusion_of(over.saved) in ("open", "hurts")
+        if (over := _judged(each)) is not None and conclusion_of(over.saved) in ("open", "hurts")
     }
     sentences: list[str] = []
     moves = []
@@ -92,6 +91,12 @@ def diagnose(cells: Sequence[Cell], summary: Summary) -> Diagnosis:
             if rows
         ],
     )
+
+
+def _judged(comparison: Comparison) -> Saved | None:
+    """Return the mean by which a start is judged: over new games, if these can be measured."""
+    new = comparison.over.get("new")
+    return new if new is not None and new.games else comparison.over.get("all")
 
 
 _MOVES: Final = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from leap_rl.evaluation.summary import Game, Summary
 from leap_rl.runs.config import TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
-from leap_rl.studies.choice import Choice, read_choices
+from leap_rl.studies.choice import Choice, agents_that_choose, read_choices
 from leap_rl.studies.config import StudyConfig
 
 
@@ -48,7 +49,11 @@ def read_results(
     """
     evaluations = list(_evaluations(cells))
     curves = [curve for cell, each in evaluations for curve in _curves(study, cell, each)]
-    curves += [choice.curve for choice in (read_choices(cells) if choices is None else choices)]
+    chosen = list(read_choices(cells) if choices is None else choices)
+    curves += [choice.curve for choice in chosen]
+    dropped = _dropped(cells, evaluations, chosen)
+    # A run whose agents were all dropped is none of the runs below.
+    kept = {(curve.initialization, curve.run) for curve in curves}
     arms = [
         arm for arm in (RANDOM, *study.trained_arms) if any(c.initialization == arm for c in curves)
     ]
@@ -71,8 +76,21 @@ def read_results(
         curves=tuple(curves),
         training=training_of(cells),
         random_agents=study.baseline_agents,
-        dropped=sum(each.dropped for _, each in evaluations),
+        dropped=sum(count for run, count in dropped.items() if run in kept),
     )
+
+
+def _dropped(
+    cells: Sequence[Cell],
+    evaluations: Sequence[tuple[Cell, EvaluationResults]],
+    choices: Iterable[Choice],
+) -> Counter[tuple[str, int]]:
+    """Return how many agents diverged and were dropped, by arm and run."""
+    found = agents_that_choose(cells)
+    found.subtract(Counter((each.curve.initialization, each.curve.run) for each in choices))
+    for cell, each in evaluations:
+        found[cell.arm, 0 if cell.arm == RANDOM else cell.run] += each.dropped
+    return found
 
 
 def _evaluations(cells: Sequence[Cell]) -> Iterator[tuple[Cell, EvaluationResults]]:

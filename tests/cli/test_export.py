@@ -19,10 +19,11 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
+from leap_rl.cli import export as export_module
 from leap_rl.cli import main
 from leap_rl.cli.export import export
 from leap_rl.runs import clips
-from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.config import EvaluateConfig, TrainConfig
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
@@ -79,6 +80,19 @@ def test_a_cards_command_makes_its_evaluation(folders: Path, tmp_path: Path) -> 
     assert main([*words[1:], *LOCALLY, "--out", str(out)]) == 0
     prints = [read_run(RunFolder(one)).header.fingerprint for one in (folders / "evaluation", out)]
     assert prints[0] == prints[1]
+
+
+def test_a_cards_command_trusts_what_its_evaluation_imports(folders: Path) -> None:
+    config = read_run(RunFolder(folders / "run")).config
+    other = replace(
+        config.task,
+        kind="gymnasium",
+        games=["corridor:Corridor-v0"],
+        gymnasium=replace(config.task.gymnasium, observation_shape=(4,)),
+    )
+    evaluation = EvaluateConfig(task=other, init=[str(folders / "run")])
+    command = export_module._command(evaluation, config)
+    assert command.endswith(" --trust_imports")
 
 
 def test_a_checkpoint_is_exported_by_its_file_too(folders: Path, tmp_path: Path) -> None:

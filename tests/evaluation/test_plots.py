@@ -106,6 +106,13 @@ def test_a_grid_has_a_place_for_each_panel(tmp_path: Path, columns: int | None) 
     assert text.count("<!-- y -->") == (2 if columns else 1)
 
 
+def test_dollars_in_names_set_nothing_in_mathematics(tmp_path: Path) -> None:
+    name = "g$x_1$y$_$"
+    rows = IntervalPanel({name: IntervalEstimate(1.0, 0.5, 1.5)}, "x", title=name)
+    (_, svg) = draw([rows, Panel({name: LINE}, "x", "y", title=name)], tmp_path / "dollars")
+    assert svg.read_text().count(f"<!-- {name} -->") >= 3
+
+
 @pytest.mark.parametrize(
     ("text", "lines"),
     [

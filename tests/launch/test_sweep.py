@@ -113,12 +113,13 @@ def test_the_id_that_the_agent_gave_is_for_one_run_of_a_program(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
 
-    def seen(**options: Any) -> dict[str, str]:
-        request = Request(action="make", command="train", place="", **options)
+    def seen(place: str = "trained", **options: Any) -> dict[str, str]:
+        request = Request(action="make", command="train", place=place, **options)
         return {name: value for name, value in _environment(request).items() if name in names}
 
     assert seen(stops_with=1) == {}, "a study's cells are runs of their own"
     assert seen() == given
-    assert seen() == {}, "which evaluates what the first one trained"
+    assert seen("evaluated") == {}
+    assert seen() == given, "whose driver died"
     monkeypatch.setenv("WANDB_RUN_ID", "dddd4444")
-    assert seen()["WANDB_RUN_ID"] == "dddd4444"
+    assert seen("other")["WANDB_RUN_ID"] == "dddd4444"

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+import leap_rl
 from benchmarks.harness.faults import fired_of, write_plan
 from leap_rl.cli import main
 from leap_rl.cli.study import take_out
@@ -386,6 +387,8 @@ def test_a_meta_trained_start_is_learned_from_and_loads_in_the_library_alone(
     assert main(["learn", *words[:-1], str(folder), "--run_dir", str(tmp_path / "again")]) == 0
     to_onnx = refused("export", str(run), "--out", str(tmp_path / "onnx"), "--to", "onnx")
     assert "agent.encoder = library, the network of sb3:PPO" in to_onnx
+    with pytest.raises(ValueError, match=r"a network of its library's own .* shows how the lib"):
+        leap_rl.load_encoder(run)
 
 
 @pytest.mark.parametrize("encoder", ["library", "mlp"])

@@ -177,12 +177,14 @@ def test_a_round_of_several_optimizers_is_one_segment(every: int) -> None:
 
     loop = ActorCritic(every=every)
     rounds: list[list[Any]] = []
+    newest = {0: torch.zeros(()), 1: torch.zeros(())}
 
     def note(number: int) -> None:
+        newest[number] = loop.loss.detach()
         if number == 0:  # a round begins with the critic
             theta = parameters_to_vector(loop.shared).detach().clone()
             rounds.append([theta, torch.zeros(()), torch.zeros_like(theta)])
-        rounds[-1][1] = rounds[-1][1] + loop.loss.detach()
+        rounds[-1][1] = newest[0] + newest[1]
         rounds[-1][2] = rounds[-1][2] + loop.grad_of(number)
 
     loop.learn(note)
@@ -192,6 +194,43 @@ def test_a_round_of_several_optimizers_is_one_segment(every: int) -> None:
     expected.finish(parameters_to_vector(loop.shared).detach(), 0.5)
     assert expected.segments == 12
     assert_same(path, expected)
+
+
+def test_a_delayed_optimizers_loss_is_its_last_one_and_a_removed_watch_keeps_its_round() -> None:
+    parts = [nn.Parameter(torch.ones(1)) for _ in range(2)]
+    critic, actor = (torch.optim.SGD([part], lr=0.0) for part in parts)
+    path = Leap(p=2).start(torch.ones(2))
+    values = iter([1.0, -100.0, 1.0, 1.0, -100.0, 1.0])
+    watch = path.watch([critic, actor], parts, lambda: next(values))
+    for optimizer in (critic, actor, critic, critic, actor):
+        for part in parts:
+            part.grad = torch.zeros(1)
+        optimizer.step()
+    critic.step()
+    assert path.segments == 2
+    watch.remove()
+    path.finish(torch.ones(2), -99.0)
+    assert path.segments == 4
+    assert path.metrics()["energy"] == 0.0, "the loss is -99 all the way"
+
+
+def test_parameters_that_an_optimizer_takes_up_later_have_their_gradients() -> None:
+    def path_of(*, later: bool) -> GradientPath:
+        parts = [nn.Parameter(torch.tensor([2.0])) for _ in range(2)]
+        optimizer = torch.optim.SGD(parts[: 1 if later else 2], lr=0.1)
+        path = Leap(p=2).start(torch.cat(parts).detach())
+        with path.watch(optimizer, parts, lambda: sum(part.square().sum() for part in parts)):
+            for update in range(4):
+                optimizer.zero_grad()
+                sum((part.square().sum() for part in parts), torch.zeros(())).backward()
+                if update < 2:
+                    parts[1].grad = None
+                elif later and update == 2:
+                    optimizer.add_param_group({"params": parts[1]})
+                optimizer.step()
+        return path
+
+    assert_same(path_of(later=True), path_of(later=False))
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -267,6 +306,9 @@ def test_what_cannot_be_watched_is_refused() -> None:
         path.watch(loop.optimizer, loop.encoder)
     with pytest.raises(ValueError, match="optimizer 0: steps none of parameters"):
         path.watch(torch.optim.SGD(other.parameters()), loop.shared)
+    up = torch.optim.SGD(loop.shared, maximize=True)
+    with pytest.raises(ValueError, match="optimizer 0: maximizes, and a path descends a loss"):
+        path.watch(up, loop.shared)
     with pytest.raises(ValueError, match="optimizer: must be at least one"):
         path.watch([], loop.shared)
     with pytest.raises(ValueError, match=r"parameters\[4\]: must be torch.float32 on cpu"):

@@ -106,9 +106,9 @@ def test_new_agents_go_on_from_the_start_that_was_best_in_their_probes(
         assert later[0] - probe in [at for at, _ in episodes_of(evaluations[best], curve.seed)]
 
 
-@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("dropped", [0, 1, 2])
 def test_a_new_agent_chooses_a_start_with_which_it_diverges_later(
-    dropped: bool, study: tuple[StudyConfig, list[Cell]], monkeypatch: pytest.MonkeyPatch
+    dropped: int, study: tuple[StudyConfig, list[Cell]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, cells = study
     before = list(read_choices(cells))
@@ -119,12 +119,15 @@ def test_a_new_agent_chooses_a_start_with_which_it_diverges_later(
         (member,) = {cell.alone for cell in cells if cell.path == folder.path}
         diverged = member == first
         curves = tuple(replace(c, restarted=diverged) for c in found.curves)
-        return replace(found, curves=() if dropped and diverged else curves)
+        return replace(found, curves=curves[dropped:] if diverged else curves)
 
     monkeypatch.setattr("leap_rl.studies.choice.read_evaluation", read)
     after = list(read_choices(cells))
     if dropped:  # what its probe would have shown is not known
-        assert after == []
+        assert [c.member for c in after] == [c.member for c in before[dropped:]]
+        results = read_results(config, cells)
+        assert results.dropped == (dropped if after else 0)
+        assert results.complete
         return
     assert [(c.member, c.charged) for c in after] == [(c.member, c.charged) for c in before]
     assert [c.curve.restarted for c in after] == [c.member == first for c in before]

@@ -145,11 +145,17 @@ def test_how_far_a_start_moved_is_said_where_it_does_not_help(
     assert diagnosis.diagnose(cells, replace(summary, comparisons=())).sentences == []
     # Where new games are told, these are judged; what features are in the others is not said.
     (one,) = summary.comparisons
-    for games in (study.held_out_members, ()):
-        new = one.over["all"]._replace(games=games)
-        elsewhere = replace(one, over={**one.over, "new": new})
+    kept = summary.comparisons[0].over["all"]._replace(games=study.held_out_members)
+    nothing = kept._replace(games=())
+    for over, told in (
+        ({"all": kept}, True),
+        ({"all": nothing, "new": kept}, True),
+        ({"all": kept, "new": kept._replace(games=("another",))}, False),
+        ({"all": kept, "new": nothing}, True),  # which cannot be measured
+    ):
+        elsewhere = replace(one, over=over)
         of_new = diagnosis.diagnose(cells, replace(summary, comparisons=(elsewhere,))).sentences
-        of_features = 1 if games and conclusion in ("open", "hurts") else 0
+        of_features = 1 if told and conclusion in ("open", "hurts") else 0
         assert of_new.count("features: few") == of_features
         assert [sentence for sentence in of_new if "start moved by" in sentence] == found
     if conclusion not in ("open", "hurts") or says is None:

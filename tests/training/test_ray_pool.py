@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
+from leap_rl.training.config import Joined
 from leap_rl.training.faults import FaultPoint
+from leap_rl.training.runtime.ray.environment import make_ray_runtime
 from leap_rl.training.server.rounds import LeasePolicy
 from tests.training.fakes import ray_module
 
@@ -345,6 +347,13 @@ def test_a_cluster_that_is_joined_takes_no_port(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(RunFailedError, match=r"metrics_port = 9464: the cluster of RAY_ADDRESS ="):
         start(ray, "10.0.0.1:6379", monkeypatch, metrics_port=9464)
     assert ray.calls == []
+
+
+def test_a_run_of_shared_trainers_has_no_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    joined = Joined(address="127.0.0.1:6379", namespace="study")
+    runtime = make_ray_runtime(trainers=2, address=None, metrics_port=9464, joined=joined)
+    assert (runtime.address, runtime.metrics_port) == (joined.address, None)  # type: ignore[attr-defined]
 
 
 def test_of_an_actor_that_could_not_be_made_the_reason_is_told() -> None:

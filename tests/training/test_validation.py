@@ -15,8 +15,11 @@ from leap_rl.runs.evaluation import warnings_of
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_group, find_initialization
 from leap_rl.runs.kinds import make_tasks
+from leap_rl.runs.validation import ValidationConfig
 from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images.config import ImagesConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
 from leap_rl.training.rounds.plan import FilledSlot
@@ -176,6 +179,12 @@ def test_a_curve_is_of_rewards_whether_episodes_end_or_not() -> None:
     )
     assert learning_curve(uneven) == [3.0, 0.0, 20.0]
     assert learning_curve(curve(None, None)) == [-2.0, -2.0]
+
+
+def test_tasks_that_judge_learn_their_whole_budget() -> None:
+    task = TaskConfig(kind="images", games=["mnist"], images=ImagesConfig(patience=10))
+    judging = ValidationConfig(every_meta_steps=1, games=["fashion"]).of(task)
+    assert (judging.games, judging.images.patience) == (["fashion"], None)
 
 
 def test_gains_are_in_deviations_of_version_0() -> None:

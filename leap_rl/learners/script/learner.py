@@ -59,10 +59,10 @@ class Script(GameLearner):
         module, _, name = algorithm.partition(":")
         try:
             function: FunctionType = getattr(import_module(module), name)
-        except ImportError as error:
+        except (Exception, SystemExit) as error:  # a script may read its command line
             raise ValueError(
                 f"agent.algorithm = {algorithm}: cannot be imported here ({in_a_line(error)}); "
-                "install its module, or put its folder on PYTHONPATH, on every machine"
+                "install its module, or put its folder on PYTHONPATH, the same on every machine"
             ) from None
         try:
             inspect.signature(function).bind(*ARGUMENTS, **self.agent.options)

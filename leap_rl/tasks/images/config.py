@@ -81,7 +81,8 @@ class ImagesConfig:
     patience: int | None = None
     """Stop a task after so many updates without a better validation error, which is then measured
     after each update, or as agent.classifier.validate_every says and before it would stop. The
-    paper's is 10. None: learn the whole budget."""
+    paper's is 10. Tasks that judge meta-training (validation) have none. None: learn the whole
+    budget."""
 
     limit: int | None = None
     """Training images of a set that are used, the same ones in every run, and as many of its test

@@ -82,7 +82,7 @@ def make_ray_runtime(
         trainers=trainers,
         address=address,
         resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
-        metrics_port=metrics_port,
+        metrics_port=None if joined else metrics_port,  # of the cluster of those trainers
         interrupts=interrupts,
         namespace=joined.namespace if joined else None,
     )
