@@ -11,7 +11,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import is_game, resolve_games
@@ -26,7 +28,8 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
 
     Where learning treats the loss of a life as an end (`AtariSettings.life_loss_ends`), the
     episode terminates there, and the next `reset` without a seed resumes the game. Rewards are
-    clipped to [-reward_clip, reward_clip], in what an algorithm reports too.
+    clipped to [-reward_clip, reward_clip], in what an algorithm reports too. Vectors of bytes, as
+    of a Discrete, are shown as float32 in 0..1: libraries scale images alone.
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], *, reward_clip: float = math.inf) -> None:
@@ -36,6 +39,10 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         self._reward_clip = reward_clip
         self._next: Observations | None = None  # of an episode that has begun already
         self.observation_space = envs.single_observation_space
+        shape, dtype = self.observation_space.shape, self.observation_space.dtype
+        self._is_scaled = dtype == np.uint8 and shape is not None and len(shape) == 1
+        if self._is_scaled:
+            self.observation_space = Box(0.0, 1.0, shape, np.float32)
         self.action_space = envs.single_action_space
 
     def reset(
@@ -47,7 +54,14 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         if seed is None and begun is not None:
             return begun, {}
         observations, _ = self._envs.reset(seed=seed)
-        return np.array(observations[0]), {}
+        return self._shown(observations[0]), {}
+
+    def _shown(self, observation: Any) -> Observations:
+        shown: Observations = np.array(observation)
+        if self._is_scaled:
+            scaled: NDArray[np.float32] = np.true_divide(shown, 255).astype(np.float32)
+            return scaled
+        return shown
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
         """Take an action; ValueError if the game has no such one.
@@ -61,10 +75,10 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         reward = float(np.clip(rewards[0], -self._reward_clip, self._reward_clip))
         is_over, is_cut = bool(terminated[0]), bool(truncated[0] and not terminated[0])
-        observation = np.array(observations[0])
+        observation = self._shown(observations[0])
         life_lost = False
         if is_over or is_cut:  # the vector has begun the next episode in the same step
-            self._next, observation = observation, np.array(info["final_obs"][0])
+            self._next, observation = observation, self._shown(info["final_obs"][0])
         elif life_lost := "life_lost" in info and bool(info["life_lost"][0]):
             self._next, is_over = observation, True
         about = {"raw_reward": float(rewards[0]), "life_lost": life_lost}
@@ -78,7 +92,7 @@ class GameEnv(SingleEnv):
     """A game: an Atari game, or any Gymnasium id that our agent can play, MinAtar's among them.
 
     Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
-    first; or vectors, uint8 or float32 [L]. The encoders take them as they are. Actions are
+    first; or vectors, float32 [L]. The encoders take them as they are. Actions are
     discrete, or float32 [D], of which -1 and 1 are the game's own bounds.
 
     Args:

@@ -29,12 +29,12 @@ class CosineTable(NamedTuple):
 
 
 def validation_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return what versions gain over version 0, where several were validated."""
+    """Return what versions gain over the first that was validated, where several were validated."""
     judged = [row for row in rows if "validation/gain" in row]
     if len(judged) < 2:
         return []
     gains = Line([row["meta_step"] for row in judged], [row["validation/gain"] for row in judged])
-    return [Panel({"mean": gains}, "version", "gain over version 0, deviations")]
+    return [Panel({"mean": gains}, "version", "gain over the first, deviations")]
 
 
 def path_panels(rows: Sequence[Row]) -> list[Panel]:
@@ -154,7 +154,7 @@ def run_verdict(rows: Sequence[Row], meta_steps: int) -> list[str]:
             "No meta-step is done yet: there is nothing to judge.",
             "Come back when the first row is in metrics.jsonl.",
         ]
-    done = len(rows)
+    done = int(rows[-1].get("meta_step", len(rows) - 1)) + 1  # a fork's rows begin where it did
     state = "finished" if done >= meta_steps else f"under way, {done / meta_steps:.0%} done"
     sentences = [f"Meta-trained for {done} of {meta_steps} meta-steps ({state})."]
     judged = [row for row in rows if "validation/gain" in row]
@@ -163,7 +163,7 @@ def run_verdict(rows: Sequence[Row], meta_steps: int) -> list[str]:
         agents = newest.get("validation/agents", 1)
         sentences.append(
             f"In validation, version {newest['meta_step']:.0f} gains "
-            f"{newest['validation/gain']:+.2f} standard deviations over version 0; version "
+            f"{newest['validation/gain']:+.2f} standard deviations over the first; version "
             f"{best:.0f} did best so far. That is of {agents:.0f} agent{'s' * (agents > 1)} a "
             "game: a hint, no proof."
         )

@@ -60,7 +60,7 @@ META_RUN = {
         meta_run.validation_panels,
         1,
         "Validation",
-        "What versions of the initialization gain over version 0 on the validation games, in "
+        "What versions of the initialization gain over the first on the validation games, in "
         "standard deviations of version 0's curves.",
     ),
     "paths": Plot(

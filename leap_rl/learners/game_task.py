@@ -113,7 +113,8 @@ class Experience(NamedTuple):
     rewards: Tensor
     """float32 [T, B], clipped to the agent's bound."""
     ended: Tensor
-    """bool [T, B]: the episode ended with this agent step, or a life that counts as one did."""
+    """bool [T, B]: the episode ended or was truncated with this agent step, or a life that counts
+    as one ended. What came after a truncation is not here to bootstrap from."""
     next_observations: Tensor
     """[B, ...]: of what comes after the unroll."""
 
@@ -121,9 +122,10 @@ class Experience(NamedTuple):
 class PolicyTask(GameTask):
     """Learns one game of discrete actions in plain torch, by a loss of a subclass's own.
 
-    Its network is the encoder with a policy and a value head; an unroll is one batch, learned from
-    once. All of that is part of snapshots; what a subclass adds, such as a schedule of rates, it
-    adds to `_own_state` and `_restore_own`, or derives from `self._agent_steps`.
+    Its network is the encoder with a policy and a value head, drawn with gains 0.01 and 1; an
+    unroll is one batch, learned from once. All of that is part of snapshots; what a subclass adds,
+    such as a schedule of rates, it adds to `_own_state` and `_restore_own`, or derives from
+    `self._agent_steps`.
 
     torch's global random numbers, as of dropout, are of the task's seed and the update.
 

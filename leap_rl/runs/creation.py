@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar, cast
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import Training
+from leap_rl.learners.registry import declared
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import resume_command, shown, tell
 from leap_rl.runs.header import (
@@ -148,7 +149,12 @@ def resolve(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             images or environments that it names are not there.
     """
-    config = replace(config, task=config.task.suite.resolve(config.task))
+    task = config.task
+    who = declared(task, config.agent)
+    if not task.is_sized and who is not None:  # in whole batches of a library that has its own
+        length = who.own_unroll_length(asdict(config.agent))
+        task = replace(task, unroll_length=length or task.unroll_length)
+    config = replace(config, task=task.suite.resolve(task))
     learner = make_tasks(config)
     # Now that its module may be imported: of package:Learner nothing was known before.
     learner.check(config.task, config.agent, config.runtime.own_env_processes)

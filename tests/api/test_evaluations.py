@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +76,19 @@ def test_an_evaluation_says_more_once_it_is_resumed(run: Run, tmp_path: Path) ->
     resumed = leap_rl.resume(found, quiet=True)
     assert len(found.agents()) == len(resumed.agents()) == 4
     assert found.verdict == resumed.verdict != before
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [([], "initializations = .*: name a run, or several"), ({"mine": []}, "'mine' has no run")],
+)
+def test_nothing_to_evaluate_is_refused_before_anything_is_made(
+    given: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=says):
+        leap_rl.evaluate(given)
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_is_no_evaluation_is_said(run: Run) -> None:

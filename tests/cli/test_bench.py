@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from leap_rl.bench import config
 from leap_rl.bench.agent import PARTS
+from leap_rl.bench.plan import agent_steps_per_s
 from leap_rl.cli import main
 from leap_rl.learners.learner import Learner
-from leap_rl.meta.gradient_path import Method
+from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.meta.leap import Leap
 from tests.commands import Refused
 from tests.tasks.image_sets import write_idx
@@ -277,3 +281,26 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
 def test_what_cannot_be_planned_is_one_line(words: str, parts: list[str], refused: Refused) -> None:
     line = refused("plan", *words.split())
     assert all(part in line for part in parts), line
+
+
+def test_a_task_that_is_one_update_is_measured_by_it() -> None:
+    class Task:
+        device, done = "cpu", False
+
+        def start(self, shared: torch.Tensor) -> None: ...
+        def close(self) -> None: ...
+
+        def advance(self, observe: object) -> Any:
+            time.sleep(0.05)
+            self.done = True
+            return SimpleNamespace(agent_steps=100)
+
+    class Once:
+        def random_initialization(self, seed: int) -> torch.Tensor:
+            return torch.zeros(1)
+
+        def __call__(self, spec: object) -> Task:
+            return Task()
+
+    once: Any = Once()
+    assert 200 < agent_steps_per_s(once, NoMethod(), "pong", 0.0) <= 2000

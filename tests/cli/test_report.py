@@ -198,3 +198,5 @@ def test_a_verdict_says_what_it_does_not_know() -> None:
     assert verdict[0] == "Meta-trained for 20 of 40 meta-steps (under way, 50% done)."
     assert verdict[1] == "Nothing here says whether the initialization helps: evaluate it."
     assert "fell in 1 of the 2 games" in verdict[2]
+    of_a_fork = run_verdict(rows[10:], 20)
+    assert of_a_fork[0] == "Meta-trained for 20 of 20 meta-steps (finished)."

@@ -221,6 +221,7 @@ def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
         ("CartPoll-v1", "'CartPoll-v1' cannot be made (NameNotFound: Environment `CartPoll`"),
         ("Maze-v0", "); where a module of yours registers it, name that too, as my_games:Maze-v0"),
         ("CartPole-v1@length=2", "cannot be made (TypeError: "),
+        ("leap_rl/CartPole-v1@swapped=no", "(ValueError: swapped = no: must be true or false"),
         ("leap_rl/CartPole-v1@length=0", "cannot be made (ValueError: length = 0: must be"),
         ("no_such_games:Maze-v0", "needs the module no_such_games, which is not found; install"),
         (f"{WALK}@sees=named", "has observations Dict, and must have a Box or a Discrete"),

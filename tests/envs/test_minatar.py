@@ -276,6 +276,10 @@ def test_an_episode_can_be_cut_off() -> None:
     [
         ("MinAtar/Pong-v1", "MinAtar has no such game; it has Asterix, Breakout, Freeway"),
         ("MinAtar/Breakout-v2", "MinAtar has no such game"),
+        ("MinAtar/Asterix-v1@difficulty_ramping=off", "difficulty_ramping = off: must be true or"),
+        ("MinAtar/Asterix-v1@use_minimal_action_set=no", "action_set = no: must be true or false"),
+        ("MinAtar/Asterix-v1@sticky_action_prob=true", "sticky_action_prob = True: must lie in"),
+        ("MinAtar/Asterix-v1@max_episode_steps=true", "max_episode_steps = True: must be at least"),
         ("MinAtar/Breakout-v1@sticky_action_prob=2", "sticky_action_prob = 2: must lie in 0..1"),
         ("MinAtar/Breakout-v1@max_episode_steps=0", "max_episode_steps = 0: must be at least 1"),
         ("MinAtar/Breakout-v1@orientation=8", "orientation = 8: must be a whole number from 0"),

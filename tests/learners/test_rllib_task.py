@@ -148,9 +148,13 @@ def test_episodes_and_rewards_are_those_that_were_played() -> None:
     assert len(returns) > 3
     assert sum(returns) > 0
     assert all(value == int(value) for value in returns)
-    assert sum(part.rewards for part in progress) == sum(returns) + sum(r for r, _ in running)
+    earned = sum(returns) + sum(r for r, _ in running)
     played = sum(lengths) + sum(length for _, length in running)
     assert 192 <= played < 192 + 3 * 4
+    # Of the agent steps that are counted alone: a rate is of as many rewards as agent steps.
+    counted = sum(part.rewards for part in progress)
+    assert counted <= earned
+    assert counted == pytest.approx(earned * 192 / played, rel=0.05)
     assert [part.agent_steps for part in progress] == [64, 128, 192]
 
 

@@ -25,14 +25,17 @@ from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap, NonFiniteError
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.creation import resolve
 from leap_rl.sharing.card import read_card, write_card
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies.config import configure
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
-from tests.commands import LOCALLY, Refused, start
+from tests.commands import LOCALLY, Refused, parsed, start
 from tests.end_to_end.whole_runs import initializations
 from tests.envs import own_games
+from tests.learners import loops
 from tests.learners.whole_task import learned
 from tests.studies.test_config import words_of
 
@@ -299,6 +302,27 @@ def test_a_budget_is_of_the_librarys_own_batches(tmp_path: Path, refused: Refuse
     argv = ["train", *OPTIONS, *words, *LOCALLY, "--task.agent_steps", "96"]
     assert main([*argv, "--run_dir", str(tmp_path / "run")]) == 0
     assert RunFolder(tmp_path / "run").read_state(2)["agent_steps"] == 2 * 96
+
+
+@pytest.mark.parametrize(("algorithm", "batch"), [("PPO", 2048 * 16), ("DQN", 4 * 16), ("A2C", 80)])
+def test_a_budget_that_is_left_open_is_of_the_librarys_batches(algorithm: str, batch: int) -> None:
+    words = ["--task.kind", "gymnasium", "--task.games", "CartPole-v1", "--meta.meta_steps", "2"]
+    config = resolve(parsed(TrainConfig, *words, "--agent.algorithm", f"sb3:{algorithm}"))
+    assert config.task.agent_steps == round(100_000 / batch) * batch
+
+
+@pytest.mark.parametrize("encoder", ["library", f"{loops.MODULE}:odd"])
+def test_bytes_that_are_vectors_come_scaled(encoder: str) -> None:
+    task = TaskConfig(
+        kind="gymnasium", games=["FrozenLake-v1"], agent_steps=32, num_envs=2, unroll_length=4
+    )
+    agent = AgentConfig(algorithm="sb3:PPO", sb3={"n_steps": 8, "batch_size": 8}, encoder=encoder)
+    learner = make_learner(task=task, agent=agent)
+    made, points, _ = learned(learner, game="FrozenLake-v1")
+    assert len(points) > 1
+    seen = made._model.rollout_buffer.observations
+    assert seen.dtype == np.float32
+    assert set(np.unique(seen)) == {0.0, 1.0}
 
 
 @pytest.mark.slow

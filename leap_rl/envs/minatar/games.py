@@ -119,9 +119,15 @@ def options_of(game: str) -> tuple[str, GameOptions]:
         )
     options = GameOptions(**arguments)
     sticky, limit = options.sticky_action_prob, options.max_episode_steps
-    if not (isinstance(sticky, int | float) and 0 <= sticky <= 1):
+    for name_of, value in (
+        ("difficulty_ramping", options.difficulty_ramping),
+        ("use_minimal_action_set", options.use_minimal_action_set),
+    ):
+        if not isinstance(value, bool):
+            raise ValueError(f"task.games: {game!r}: {name_of} = {value}: must be true or false")
+    if type(sticky) not in (int, float) or not 0 <= sticky <= 1:
         raise ValueError(f"task.games: {game!r}: sticky_action_prob = {sticky}: must lie in 0..1")
-    if limit is not None and not (isinstance(limit, int) and limit > 0):
+    if limit is not None and not (type(limit) is int and limit > 0):
         raise ValueError(f"task.games: {game!r}: max_episode_steps = {limit}: must be at least 1")
     if options.orientation not in ORIENTATIONS or isinstance(options.orientation, bool):
         raise ValueError(

@@ -14,8 +14,8 @@ class CartPole(CartPoleEnv):
     """A pole on a cart (Barto, Sutton and Anderson 1983), in Gymnasium's equations.
 
     Gravity is in m/s², masses in kg, `length`, half the pole's, in m, `force_mag` of a push to
-    either side in N. `swapped` actions change places. ValueError: a mass or the length is not
-    greater than 0.
+    either side in N. `swapped` actions change places. `render_mode` is Gymnasium's. ValueError: a
+    mass or the length is not greater than 0, or `swapped` is no boolean.
     """
 
     def __init__(
@@ -27,11 +27,14 @@ class CartPole(CartPoleEnv):
         length: float = 0.5,
         force_mag: float = 10.0,
         swapped: bool = False,
+        render_mode: str | None = None,
     ) -> None:
+        if not isinstance(swapped, bool):  # as the word `no`, which is true to Python
+            raise ValueError(f"swapped = {swapped}: must be true or false")
         for name, value in (("masscart", masscart), ("masspole", masspole), ("length", length)):
             if not value > 0:
                 raise ValueError(f"{name} = {value}: must be greater than 0")
-        super().__init__()
+        super().__init__(render_mode=render_mode)
         self.gravity = gravity
         self.masscart = masscart
         self.masspole = masspole

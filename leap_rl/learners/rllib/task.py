@@ -156,9 +156,13 @@ class PPOTask:
         self._runner.set_state({"rl_module": state["rl_module"]})
 
     def _account(self, samples: Any) -> tuple[list[EpisodeEnd], float]:
-        """Return the episodes that ended, as of the batch's end, and the sum of raw rewards."""
-        ended, total = [], 0.0
+        """Return the episodes that ended, as of the batch's end, and the sum of raw rewards.
+
+        The sum is of as many agent steps as are counted, each at the mean of all that were played.
+        """
+        ended, total, played = [], 0.0, 0
         for sample in samples:
+            played += len(sample)
             rewards = [info["raw_reward"] for info in sample.get_infos()[1:]]
             before, length = self._returns.pop(sample.id_, (0.0, 0))
             now = (before + sum(rewards), length + len(sample))
@@ -167,7 +171,7 @@ class PPOTask:
                 ended.append(EpisodeEnd(self._agent_steps, *now))
             else:
                 self._returns[sample.id_] = now
-        return ended, total
+        return ended, total * self._config.agent_steps_per_update / played
 
     def _parameters(self) -> NDArray[np.float32]:
         parts = [part.numpy().ravel() for part in self.named_parameters().values()]

@@ -129,13 +129,16 @@ def evaluate(
         given["task.games"] = games if isinstance(games, str) else list(games)
     if agent_steps is not None:
         given["task.agent_steps"] = agent_steps
+    inits = tuple(_named(initializations))
+    if not inits and given.get("random", True):
+        raise ValueError(f"initializations = {initializations!r}: name a run, or several")
     with place_for("evaluate", run_dir) as place:
         request = Request(
             action="make",
             command="evaluate",
             place=place,
             options=typed_options(EvaluateConfig, given),
-            inits=tuple(_named(initializations)),
+            inits=inits,
             trusts_imports=trust_imports,
             quiet=quiet,
         )
@@ -149,6 +152,8 @@ def _named(initializations: Initializations) -> Iterable[str]:
         for name, runs in initializations.items():
             check_name(name)
             places = [place_of(run) for run in _listed(runs)]
+            if not places:
+                raise ValueError(f"initializations: {name!r} has no run; name one, or several")
             for place in places:
                 if "," in place:
                     raise ValueError(f"initializations: {place!r}: name a place without a comma")
