@@ -9,6 +9,7 @@ from typing import ClassVar
 from leap_rl.bench.config import check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import bench_parser, print_metrics
 from leap_rl.core.parsing import parse
+from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import tell
 from leap_rl.runs.invocation import Invocation
@@ -67,7 +68,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = bench_parser(PlanConfig, program="leap-rl plan")
     config = parse(parser, PlanConfig, argv, trusts_imports=call.trusts_imports)
-    config = replace(config, task=_resolved(config.task))
+    config = replace(config, task=_resolved(config.task, config.agent))
 
     from leap_rl.bench import plan
 
@@ -75,7 +76,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     rates = _measured_rates(config) if given is None else {"any game": given}
     every, validation = config.validation.every_meta_steps, {}
     if every is not None:
-        games = _resolved(config.validation.of(config.task)).resolved_games
+        games = _resolved(config.validation.of(config.task), config.agent).resolved_games
         validation = {
             "validations": -(-config.meta.meta_steps // every),
             "validation_tasks": config.validation.agents * len(games),
@@ -96,10 +97,12 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     return 0
 
 
-def _resolved(task: TaskConfig) -> TaskConfig:
+def _resolved(task: TaskConfig, agent: AgentConfig) -> TaskConfig:
     """Return the task with the sizes that its games tell, and the games that its data tells."""
+    from leap_rl.runs.creation import resolved_task
+
     is_known = task.is_sized and task.resolved_games
-    return task if is_known else task.suite.resolve(task)
+    return task if is_known else resolved_task(task, agent)
 
 
 def _measured_rates(config: PlanConfig) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """One environment in Gymnasium's interface, with the observations of our agents.
 
 For other people's algorithms: it is environment 0 of the vector that our own agent plays, so that
-the same seed and actions give the same observations, rewards and episodes, to the bit.
+the same seed and actions give the same observations, rewards and episodes, to the bit; but vectors
+of bytes are scaled here, which our encoders do themselves.
 """
 
 from __future__ import annotations

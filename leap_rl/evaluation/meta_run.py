@@ -29,12 +29,12 @@ class CosineTable(NamedTuple):
 
 
 def validation_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return what versions gain over the first that was validated, where several were validated."""
+    """Return what versions gain over the baseline, where several were validated."""
     judged = [row for row in rows if "validation/gain" in row]
     if len(judged) < 2:
         return []
     gains = Line([row["meta_step"] for row in judged], [row["validation/gain"] for row in judged])
-    return [Panel({"mean": gains}, "version", "gain over the first, deviations")]
+    return [Panel({"mean": gains}, "version", "gain over the baseline, deviations")]
 
 
 def path_panels(rows: Sequence[Row]) -> list[Panel]:
@@ -163,7 +163,7 @@ def run_verdict(rows: Sequence[Row], meta_steps: int) -> list[str]:
         agents = newest.get("validation/agents", 1)
         sentences.append(
             f"In validation, version {newest['meta_step']:.0f} gains "
-            f"{newest['validation/gain']:+.2f} standard deviations over the first; version "
+            f"{newest['validation/gain']:+.2f} standard deviations over the baseline; version "
             f"{best:.0f} did best so far. That is of {agents:.0f} agent{'s' * (agents > 1)} a "
             "game: a hint, no proof."
         )

@@ -60,8 +60,9 @@ META_RUN = {
         meta_run.validation_panels,
         1,
         "Validation",
-        "What versions of the initialization gain over the first on the validation games, in "
-        "standard deviations of version 0's curves.",
+        "What versions of the initialization gain over the baseline, version 0, on the validation "
+        "games, in standard deviations of its curves. In a fork that validates otherwise the "
+        "baseline is the first version that it validated.",
     ),
     "paths": Plot(
         meta_run.path_panels,

@@ -30,6 +30,8 @@ class Watch:
     A round is made of one step of each optimizer, in any order. It ends early where an optimizer
     steps again before another has stepped once, as the critic does of an actor that is delayed;
     the other's loss is then that of its last step, so that rounds have losses of the same parts.
+    One that first steps after the first round changes no loss by that: its first one is left out
+    of all that follow.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class Watch:
     ) -> None:
         self._path, self._parameters, self._loss = path, parameters, loss
         self._theta: Tensor | None = None  # where the round started; none between two rounds
-        self._losses: list[Tensor | float] = [0.0] * len(optimizers)
+        self._losses: list[Tensor | float | None] = [None] * len(optimizers)
+        self._late: Tensor | float = 0.0  # first losses of optimizers that began later
+        self._began = False
         self._grad: Tensor | None = None
         self._in_round: set[int] = set()  # the optimizers that have stepped, or are about to
         self._active = True
@@ -64,7 +68,7 @@ class Watch:
         self.remove()
         if loss is None:
             loss = 0.0 if self._loss is None else self._loss()
-        self._path.finish(flat(self._parameters), loss, grad)
+        self._path.finish(flat(self._parameters), loss - self._late, grad)
 
     def remove(self) -> None:
         """End the watch and leave the path unfinished, such as to continue it later."""
@@ -107,7 +111,10 @@ class Watch:
                 self._observe()
             loss = 0.0 if self._loss is None else self._loss()
             # A copy: a loop may write into its tensor before the round ends.
-            self._losses[number] = loss.detach().clone() if isinstance(loss, Tensor) else loss
+            loss = loss.detach().clone() if isinstance(loss, Tensor) else loss
+            if self._began and self._losses[number] is None:
+                self._late = self._late + loss
+            self._losses[number] = loss
             # As it is now: groups of parameters may be added on the way.
             grad = flat_grad(self._parameters, _stepped_by(optimizer, self._parameters))
             if scale is not None:
@@ -129,7 +136,9 @@ class Watch:
     def _observe(self) -> None:
         if self._theta is None:
             return
-        point = self._theta, sum(self._losses), self._grad
+        losses = sum(loss for loss in self._losses if loss is not None)
+        point = self._theta, losses - self._late, self._grad
+        self._began = True
         self._theta = self._grad = None
         self._in_round.clear()
         self._path.observe(*point)
@@ -162,7 +171,9 @@ def watched(
             raise ValueError(
                 f"optimizer {index}: steps none of parameters; make it of these very tensors"
             )
-        if any(group.get("maximize") for group in each.param_groups):
+        shared = set(map(id, tensors))
+        groups = (group for group in each.param_groups if shared & set(map(id, group["params"])))
+        if any(group.get("maximize") for group in groups):
             raise ValueError(
                 f"optimizer {index}: maximizes, and a path descends a loss; give it minus the "
                 "objective, and leave maximize out"

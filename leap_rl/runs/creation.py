@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import Training
+from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.registry import declared
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import resume_command, shown, tell
@@ -28,6 +29,7 @@ from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.rounds.evaluation import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
@@ -149,12 +151,7 @@ def resolve(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             images or environments that it names are not there.
     """
-    task = config.task
-    who = declared(task, config.agent)
-    if not task.is_sized and who is not None:  # in whole batches of a library that has its own
-        length = who.own_unroll_length(asdict(config.agent))
-        task = replace(task, unroll_length=length or task.unroll_length)
-    config = replace(config, task=task.suite.resolve(task))
+    config = replace(config, task=resolved_task(config.task, config.agent))
     learner = make_tasks(config)
     # Now that its module may be imported: of package:Learner nothing was known before.
     learner.check(config.task, config.agent, config.runtime.own_env_processes)
@@ -163,6 +160,18 @@ def resolve(config: C) -> C:
     if computes_here(config):  # otherwise each trainer does so on its own
         make_tasks(config).check_processor()
     return kind_of(config).resolved(config)
+
+
+def resolved_task(task: TaskConfig, agent: AgentConfig) -> TaskConfig:
+    """Return the task with the sizes and names that games and data tell; ValueError as above.
+
+    A budget that is left open is of whole batches, also of a library that has its own.
+    """
+    who, length = declared(task, agent), None
+    if not task.is_sized and who is not None:
+        length = who.own_unroll_length(asdict(agent))
+    found = task.suite.resolve(replace(task, unroll_length=length or task.unroll_length))
+    return replace(found, unroll_length=task.unroll_length)
 
 
 def new_folder(command: str) -> RunFolder:

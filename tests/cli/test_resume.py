@@ -19,6 +19,7 @@ from leap_rl.runs.header import differences, versions_here
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training import run_spec
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 from tests.commands import BOWLS, LOCALLY, Refused, make_older, sums
 
@@ -66,7 +67,8 @@ def test_a_run_records_what_made_it(run: Path) -> None:
 def test_other_versions_are_told_in_one_line_and_recorded(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(header, "version", lambda name: "9.9" if name == "torch" else "2.60.0")
+    for module in (header, run_spec):  # the trainer has these, too
+        monkeypatch.setattr(module, "version", lambda name: "9.9" if name == "torch" else "2.60.0")
     monkeypatch.setattr(header, "processor_kind", lambda: "another processor")
     (before,) = RunFolder(run).read_config()["made_by"]
     assert main(["resume", str(run), "--meta.meta_steps", "5"]) == 0

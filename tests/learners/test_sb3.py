@@ -309,6 +309,7 @@ def test_a_budget_that_is_left_open_is_of_the_librarys_batches(algorithm: str, b
     words = ["--task.kind", "gymnasium", "--task.games", "CartPole-v1", "--meta.meta_steps", "2"]
     config = resolve(parsed(TrainConfig, *words, "--agent.algorithm", f"sb3:{algorithm}"))
     assert config.task.agent_steps == round(100_000 / batch) * batch
+    assert config.task.unroll_length == 5, "which another algorithm may take over"
 
 
 @pytest.mark.parametrize("encoder", ["library", f"{loops.MODULE}:odd"])

@@ -214,6 +214,21 @@ def test_a_delayed_optimizers_loss_is_its_last_one_and_a_removed_watch_keeps_its
     assert path.metrics()["energy"] == 0.0, "the loss is -99 all the way"
 
 
+def test_an_optimizer_that_begins_later_changes_no_loss_by_that() -> None:
+    parts = [nn.Parameter(torch.ones(1)) for _ in range(2)]
+    critic, actor = (torch.optim.SGD([part], lr=0.0) for part in parts)
+    path = Leap(p=2).start(torch.ones(2))
+    values = iter([1.0, 1.0, -100.0, 1.0, 1.0, -97.0])
+    watch = path.watch([critic, actor], parts, lambda: next(values))
+    for optimizer in (critic, critic, actor, critic, critic, actor):
+        for part in parts:
+            part.grad = torch.zeros(1)
+        optimizer.step()
+    watch.finish(-96.0)
+    assert path.segments == 4
+    assert path.metrics()["energy"] == pytest.approx(3.0**2), "from -100 to -97"
+
+
 def test_parameters_that_an_optimizer_takes_up_later_have_their_gradients() -> None:
     def path_of(*, later: bool) -> GradientPath:
         parts = [nn.Parameter(torch.tensor([2.0])) for _ in range(2)]

@@ -58,8 +58,6 @@ def test_shapes_and_types(name: str, shape: tuple[int, int, int]) -> None:
         features = encoder(screens(2, shape))
     assert features.shape == (2, encoder.features)
     assert features.dtype == torch.float32
-    with pytest.raises(ValueError, match=r"torch\.float32: images must be uint8 in 0\.\.255"):
-        encoder(torch.zeros(3, *shape))
     assert features.min() == 0, "the last layer is a ReLU"
     assert features.max() > 0
 
@@ -177,7 +175,7 @@ def test_the_smallest_observation(name: str, least: int) -> None:
 
 
 def test_observations_that_were_scaled_already_are_refused() -> None:
-    with pytest.raises(AssertionError, match="float32"):
+    with pytest.raises(ValueError, match=r"torch\.float32: images must be uint8 in 0\.\.255"):
         make_encoder("mnih2013", ATARI)(torch.zeros(1, *ATARI))
 
 

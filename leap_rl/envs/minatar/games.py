@@ -123,7 +123,7 @@ def options_of(game: str) -> tuple[str, GameOptions]:
         ("difficulty_ramping", options.difficulty_ramping),
         ("use_minimal_action_set", options.use_minimal_action_set),
     ):
-        if not isinstance(value, bool):
+        if value not in (True, False):  # also 1 and 0
             raise ValueError(f"task.games: {game!r}: {name_of} = {value}: must be true or false")
     if type(sticky) not in (int, float) or not 0 <= sticky <= 1:
         raise ValueError(f"task.games: {game!r}: sticky_action_prob = {sticky}: must lie in 0..1")

@@ -29,7 +29,7 @@ class CartPole(CartPoleEnv):
         swapped: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        if not isinstance(swapped, bool):  # as the word `no`, which is true to Python
+        if swapped not in (True, False):  # as the word `no`, which is true to Python
             raise ValueError(f"swapped = {swapped}: must be true or false")
         for name, value in (("masscart", masscart), ("masspole", masspole), ("length", length)):
             if not value > 0:

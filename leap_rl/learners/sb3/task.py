@@ -111,19 +111,17 @@ class SB3Task(WatchedTask):
         model = self._model
         model.set_random_seed(self._seed)  # whatever was drawn since the model was made
         optimizers = optimizers_of(self._learner, model.policy)
-        with last_loss() as loss:
-            watch = Watch(self, optimizers, self._layout.spaced(self._shared), loss)
-            try:
-                model.learn(self.agent_steps_total, callback=self._report)
-                if self._updates == 0:
-                    raise RunFailedError(
-                        f"agent.algorithm = {self._name}: makes no update in task.agent_steps = "
-                        f"{self.agent_steps_total}; give more, or see to agent.sb3.learning_starts "
-                        "and agent.sb3.gradient_steps"
-                    )
-                watch.finish(0.0)
-            finally:
-                watch.remove()
+        parts = self._layout.spaced(self._shared)
+        # Left by an exception, the watch observes nothing more.
+        with last_loss() as loss, Watch(self, optimizers, parts, loss) as watch:
+            model.learn(self.agent_steps_total, callback=self._report)
+            if self._updates == 0:
+                raise RunFailedError(
+                    f"agent.algorithm = {self._name}: makes no update in task.agent_steps = "
+                    f"{self.agent_steps_total}; give more, or see to agent.sb3.learning_starts "
+                    "and agent.sb3.gradient_steps"
+                )
+            watch.finish(0.0)
 
     def _theta(self) -> Tensor:
         return self._layout.pack(self._shared)
