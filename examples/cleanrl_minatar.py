@@ -36,6 +36,7 @@ class Agent(nn.Module):
         self, x: Tensor, action: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return actions, their log probabilities, entropies, all [N], and values [N, 1]."""
+        # Of images; vectors go in as they are, float32.
         hidden = self.network(x.to(torch.uint8))
         policy = torch.distributions.Categorical(logits=self.actor(hidden))
         action = policy.sample() if action is None else action

@@ -24,6 +24,8 @@ class LeapFeatures(BaseFeaturesExtractor):
 
     def __init__(self, observation_space: Any, initialization: str) -> None:
         encoder = random_start() if initialization == "random" else pretrained.load(initialization)
+        if len(set(observation_space.shape)) == 1:  # which the library leaves [H, W, C]
+            raise ValueError(f"{observation_space.shape}: cannot tell channels from rows")
         super().__init__(observation_space, features_dim=encoder.features)
         self.encoder = encoder
 

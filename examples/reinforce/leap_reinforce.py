@@ -3,12 +3,14 @@
 It knows no environment, and plays whatever `task` names:
 
     leap-rl learn --task.kind gymnasium --task.games '["MinAtar/Breakout-v1"]' \\
-        --agent.algorithm leap_reinforce:Reinforce --trust_imports
+        --agent.algorithm leap_reinforce:Reinforce --trust_imports --task.unroll_length 50
 
 with this folder on PYTHONPATH, or by its short name once it is installed:
 
     pip install --no-deps --no-build-isolation ./examples/reinforce
     leap-rl learn ... --agent.algorithm reinforce --agent.options '{"baseline": false}'
+
+Returns are those of an unroll, which should be about as long as an episode.
 
 T: agent steps of an unroll. B: environments. A: actions.
 """

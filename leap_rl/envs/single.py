@@ -70,6 +70,8 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         In the info are `raw_reward`, the reward before any clipping, and `life_lost`, whether that
         is why the episode ends.
         """
+        if isinstance(self.action_space, Box):  # of float64, say
+            action = np.asarray(action, dtype=self.action_space.dtype)
         if not self.action_space.contains(action):
             raise ValueError(f"action = {action}: must lie in {self.action_space}")
         actions = np.array([action], dtype=self.action_space.dtype)

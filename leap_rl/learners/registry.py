@@ -126,6 +126,11 @@ def _installed(name: str) -> type[Learner]:
         found = point.load()
     except (Exception, SystemExit) as error:
         raise _cannot_load(name, point.value, error) from error
+    if isfunction(found):
+        raise ValueError(
+            f"agent.algorithm = {name}: {point.value} is a function; name a loop by itself, as "
+            f"agent.algorithm = {point.value}"
+        )
     learner = _checked(name, found)
     if learner.name != name:
         raise ValueError(f"agent.algorithm = {name}: {point.value} has the name {learner.name!r}")

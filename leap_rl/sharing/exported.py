@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import exists
@@ -103,7 +104,7 @@ def find(given: str | Path) -> Exported | None:
         found = Exported(place=place, name=name, folder=folder)
         found.read()  # which checks it
         return found
-    folder = Path(given)
+    folder = Path(os.path.expanduser(given))
     if not is_url(given) and all(exists(folder / name) for name in (INITIALIZATION, OPTIONS)):
         file = str(folder / INITIALIZATION)
         return Exported(place=file, name=folder.absolute().name, folder=folder)

@@ -175,8 +175,12 @@ class RemoteRunFolder(RunFolder):
             yield
         except BaseException:
             ended.set()
-            with suppress(OSError):  # the first exception is raised
+            try:  # the first exception is raised
                 self._push_all(mirror, threads, within_s=0.0)
+            except StoreError as error:  # what is left, and where
+                _log.warning("%s", error)
+            except OSError:
+                pass
             raise
         ended.set()
         self._push_all(mirror, threads, within_s=LAST_PUSH_S)

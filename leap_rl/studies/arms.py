@@ -86,8 +86,8 @@ ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
             },
         ),
         "domain_randomised": Arm(
-            "one agent whose environments are dealt over all members; its whole network starts the "
-            "new agents",
+            "one agent whose environments are dealt over all members; its whole network (of a loop "
+            "its encoder) starts the new agents",
             {
                 "task.mix_games": True,
                 "agent.share": "agent",

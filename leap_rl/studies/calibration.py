@@ -18,6 +18,7 @@ from leap_rl.core.errors import ClusterLostError, RunFailedError
 from leap_rl.core.lines import say
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
+from leap_rl.evaluation.statistics import LEAST_REFERENCE, FloatArray
 from leap_rl.evaluation.verdict import agent_steps, number
 from leap_rl.runs.display import shown
 from leap_rl.studies.arms import CALIBRATION
@@ -166,8 +167,8 @@ def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
             run=number,
             members=SEEN,
             task=task,
-            agent=replace(agent, lr=float(f"{rate * agent.lr:.2g}")),
-            seeds=study.agents,
+            agent=agent if rate == 1 else replace(agent, lr=float(f"{rate * agent.lr:.2g}")),
+            seeds=max(study.agents, LEAST_REFERENCE),  # as a gain is known of no fewer
         )
         for number, rate in enumerate(RATES)
     ]
@@ -212,25 +213,34 @@ def _until(curve: LearningCurve, budget: int) -> LearningCurve:
 def choose(found: Found) -> Choice | None:
     """Return the rate whose agents end highest in the largest budget, and the least that shows it.
 
-    Final returns count as shares of the range over rates in each member. A rate with which all
-    agents of a member diverged comes after those with which none did. The least budget is that in
-    which agents of this rate are known to gain something in every member; none if none is.
+    Final returns count as shares of the range over rates in each member, which is at least as large
+    as their standard error. A rate with which more agents diverged comes after those with which
+    fewer did. The least budget is that in which agents of this rate are known to gain something in
+    every member; none if none is.
     """
     largest = max(budget for _, budget in found)
     rates = sorted({lr for lr, _ in found})
     members = list(found[rates[0], largest])
-    finals = np.array(
-        [[found[lr, largest][member].means.final for member in members] for lr in rates]
-    )
+    references = [[found[lr, largest][member] for member in members] for lr in rates]
+    finals = np.array([[one.means.final for one in row] for row in references])
+    errors = np.array([[_error(one.agents.final) for one in row] for row in references])
+    agents = np.array([[len(one.agents) for one in row] for row in references])
     known = np.isfinite(finals)
     least = np.where(known, finals, np.inf).min(axis=0)
-    spans = np.where(known, finals, -np.inf).max(axis=0) - least
+    spans = np.maximum(np.where(known, finals, -np.inf).max(axis=0) - least, errors.max(axis=0))
     shares = np.where(known, finals - least, 0.0) / np.where(spans > 0, spans, 1.0)
-    best = rates[int(np.argmax(shares.mean(axis=1) - (~known).sum(axis=1)))]
+    lost = (agents.max(axis=0) - agents).sum(axis=1) + (~known).sum(axis=1)
+    best = rates[max(range(len(rates)), key=lambda i: (-lost[i], shares[i].mean()))]
     for budget in sorted({budget for _, budget in found}):
         if all(reference.learns for reference in found[best, budget].values()):
             return Choice(lr=best, agent_steps=budget)
     return None
+
+
+def _error(finals: FloatArray) -> float:
+    """Return the standard error of the mean of those that are known; 0 of fewer than two."""
+    known = finals[np.isfinite(finals)]
+    return float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else 0.0
 
 
 def calibrated(
@@ -263,10 +273,13 @@ def lines_of(found: Found) -> Iterator[str]:
         "no gain": "does not learn",
         "long episodes": "episodes are too long",
     }
+    most = max(len(one.agents) for members in found.values() for one in members.values())
     yield f"{'agent.lr':>10}  {'agent steps':>12}  {'first':>9}  {'final':>9}"
     for (lr, budget), members in sorted(found.items()):
         for member, reference in members.items():
             means = [reference.means.first, reference.means.final]
             first, final = (number(each) if math.isfinite(each) else "–" for each in means)
             told = says[reference.verdict] if len(reference.agents) else "agents diverged"
+            if 0 < (left := len(reference.agents)) < most:
+                told += f"; {most - left} of {most} agents diverged"
             yield f"{lr:>10g}  {agent_steps(budget):>12}  {first:>9}  {final:>9}  {member}: {told}"

@@ -169,6 +169,11 @@ def _of_arm(
     """
     try:
         found = resolve(config)
+        if found.agent.normalize_observations != study.agent.normalize_observations:
+            raise ValueError(
+                f"agent.normalize_observations = {found.agent.normalize_observations}: its new "
+                "agents, as of all arms, have the study's own; set it for the whole study"
+            )
         if (agent := _agent(study, found)) != study.agent:
             resolve(_evaluation(study, _every_member(study, study.task), agent))
         if has_run_for_each_member(name, study.spelled_arms[name]):

@@ -29,7 +29,8 @@ RULE: Final = (
     f"{LEAST_PARTS / PARTS:.0%} of its budget, longer (to {MOST_PARTS / PARTS:.0%}) until it has "
     f"ended {LEAST_EPISODES} episodes from each, and goes on from the one with the highest mean "
     "return by then. Its curve has the episodes of all these probes, and the agent steps of those "
-    "that are not chosen are charged: they are of its budget, and what was learned in them is lost."
+    "that are not chosen are charged: they are of its budget, and what was learned in them is "
+    "lost. A schedule that goes by the budget has not ended then."
 )
 
 

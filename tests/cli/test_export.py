@@ -95,6 +95,13 @@ def test_a_cards_command_trusts_what_its_evaluation_imports(folders: Path) -> No
     assert command.endswith(" --trust_imports")
 
 
+def test_a_tilde_names_an_export_too(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folders))
+    (found,) = (find_initialization(place) for place in ["~/mine"])
+    assert found.options is not None, "those of its run"
+    assert leap_rl.load_encoder("~/mine") is not None
+
+
 def test_a_checkpoint_is_exported_by_its_file_too(folders: Path, tmp_path: Path) -> None:
     checkpoint = folders / "run" / "checkpoints" / "000001"
     assert main(["export", str(checkpoint / INITIALIZATION), "--out", str(tmp_path / "mine")]) == 0

@@ -122,3 +122,11 @@ def test_an_action_that_the_game_does_not_have_is_refused() -> None:
     one.reset(seed=SEED)
     with pytest.raises(ValueError, match="action = -1"):
         one.step(np.int64(-1))
+
+
+def test_actions_of_another_precision_are_taken_and_those_beyond_the_bounds_are_not() -> None:
+    one = GameEnv("Pendulum-v1")
+    one.reset(seed=SEED)
+    one.step(np.array([0.3]))  # float64
+    with pytest.raises(ValueError, match=r"must lie in Box\(-1.0, 1.0"):
+        one.step(np.array([1.5]))

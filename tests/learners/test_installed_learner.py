@@ -24,6 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGE = EXAMPLES / "reinforce"
 GAME = "MinAtar/Breakout-v1"
 OWN = "leap_reinforce:Reinforce"
+LOOP = "loop = tests.learners.loops:learn"
 LOCAL = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 SMALL = ["--task.agent_steps", "80", "--task.num_envs", "4", "--meta.meta_steps", "2"]
 SMALL += ["--meta.batch_size", "2", *LOCAL]
@@ -41,7 +42,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     points = project["entry-points"][registry.ENTRY_POINTS]
     lines = [f"{name} = {value}" for name, value in points.items()]
     folder.joinpath("entry_points.txt").write_text(
-        "\n".join([f"[{registry.ENTRY_POINTS}]", *lines, "bad = math:sqrt", "gone = nowhere:It"])
+        "\n".join(
+            [f"[{registry.ENTRY_POINTS}]", *lines, "bad = math:sqrt", "gone = nowhere:It", LOOP]
+        )
     )
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.syspath_prepend(PACKAGE)
@@ -75,7 +78,8 @@ def test_it_is_unknown_until_it_is_installed() -> None:
     [
         ("bad", "algorithm = bad: cannot load math:sqrt|must be a class"),
         ("gone", "algorithm = gone: cannot load nowhere:It: ModuleNotFoundError"),
-        ("balls", r"must be one of .*, bad, gone, reinforce, or package:Learner"),
+        ("loop", "is a function; name a loop by itself, as agent.algorithm = tests.learners.loops"),
+        ("balls", r"must be one of .*, bad, gone, loop, reinforce, or package:Learner"),
         ("rllib:DQN", r"algorithm = 'rllib:DQN': must be one of a2c, rllib:PPO"),
         ("math:sqrt", r"math:sqrt: .* must be a class of leap_rl\.learners\.learner\.Learner"),
         ("math:nothing", "cannot load math:nothing: AttributeError"),

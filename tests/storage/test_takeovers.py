@@ -123,6 +123,24 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
     assert RemoteRunFolder(url).latest() == 3
 
 
+def test_what_a_stop_leaves_behind_is_said_while_the_store_is_away(
+    url: str, cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    run = RemoteRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            cable.is_cut = True
+            run.write_checkpoint(2, {}, {})
+            raise KeyboardInterrupt
+
+    with caplog.at_level(logging.WARNING), pytest.raises(KeyboardInterrupt):
+        work()
+    said = caplog.records[-1].getMessage()
+    assert f"it is in {run.path}, and `leap-rl resume {url}` on this machine uploads it" in said
+
+
 @pytest.mark.parametrize("dies", ["before it has the lock", "when it has it"])
 def test_a_driver_that_dies_as_it_takes_the_lock_loses_nothing(
     dies: str, url: str, machine: Become, monkeypatch: pytest.MonkeyPatch

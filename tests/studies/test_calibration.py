@@ -12,7 +12,15 @@ from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies import calibration
-from leap_rl.studies.calibration import BUDGETS, RATES, Choice, calibrated, choose, nothing_learned
+from leap_rl.studies.calibration import (
+    BUDGETS,
+    RATES,
+    Choice,
+    calibrated,
+    choose,
+    lines_of,
+    nothing_learned,
+)
 from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.execution import Failure
@@ -30,13 +38,13 @@ WORDS = [
 ]
 
 
-def reference(*, end: float, half: float = 0.3, budget: int = BUDGET) -> Reference:
+def reference(*, end: float, half: float = 0.3, budget: int = BUDGET, agents: int = 5) -> Reference:
     """Agents whose returns rise from 10 to ``end``; none that learn where it is 10."""
     curves = [
         learner("random", "maze", seed, end=end, half=half, budget=budget, luck=0.5, noise=1.0)
         if end != 10
         else flat(10.0, seed=seed, budget=budget)
-        for seed in range(5)
+        for seed in range(agents)
     ]
     return make_reference(curves, budget)
 
@@ -55,6 +63,19 @@ def test_the_best_rate_at_the_end_and_the_least_budget_that_shows_a_gain() -> No
     for highest in (none, reference(end=90)):
         found |= {(0.009, budget): {"a": highest, "b": none} for budget in budgets}
         assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    # Nor is one with which some diverge; what is left of them may be luck.
+    found |= {
+        (0.009, budget): dict.fromkeys("ab", reference(end=90, agents=2)) for budget in budgets
+    }
+    assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    assert any(line.endswith("; 3 of 5 agents diverged") for line in lines_of(found))
+    # A difference below the noise decides nothing.
+    near = {"a": reference(end=20), "b": reference(end=40.2)}
+    found |= {(0.0001, budget): near for budget in budgets}
+    found[0.009, 100_000] = dict.fromkeys("ab", none)
+    found[0.001, 100_000] = {"a": reference(end=25), "b": rises}
+    found[0.003, 100_000] = {"a": higher, "b": reference(end=39.8)}
+    assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
     assert choose({key: dict.fromkeys(members, none) for key, members in found.items()}) is None
     nothing = {key: dict.fromkeys(members, still) for key, members in found.items()}
     assert choose(nothing) is None

@@ -267,6 +267,14 @@ def test_an_arm_may_learn_from_fewer_members_for_as_long(own: dict[str, Any]) ->
     assert training["mine"].games == tuple(POLES[:1]), "the other was not seen"
 
 
+def test_an_arm_learns_from_what_its_new_agents_see() -> None:
+    study = asked(arms=str({"mine": {"agent.normalize_observations": True}}))
+    with pytest.raises(
+        ValueError, match=r"^arms\.mine: agent\.normalize_observations = True: its new agents"
+    ):
+        cells_of(study, Path("out"))
+
+
 @pytest.mark.parametrize(("options", "line"), OF_ARMS, ids=[line for _, line in OF_ARMS])
 def test_an_arm_that_cannot_be_is_one_line(options: dict[str, Any], line: str) -> None:
     study = asked(arms=str({"mine": options}))
