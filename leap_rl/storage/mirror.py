@@ -183,6 +183,21 @@ class Mirror:
             self._download(missing)
             self._write_records()
 
+    def bring_back(self) -> None:
+        """Download what both sides had and is gone here, such as by a cleaner of old files.
+
+        A run itself removes nothing but what passes, and parameters, which are fetched on demand.
+        """
+        gone = [
+            name
+            for name in self._alike
+            if not (name.startswith(PASSING) or _is_big(name)) and self._stamp(name) is None
+        ]
+        if gone:
+            there = self._store.versions()
+            self._download({name: there[name] for name in gone if name in there})
+            self._write_records()
+
     def _forget_all_but(self, there: Mapping[str, Version]) -> None:
         """Remove from the working copy what the store lacks or has another version of."""
         for name, stamp in self._stamps().items():

@@ -143,6 +143,8 @@ class RemoteRunFolder(RunFolder):
         is_there = self._store.read(CONFIG) is not None
         is_own = last is not None and last.session in mirror.sessions
         if is_own and (is_there or not mirror.knows(CONFIG)):
+            if is_there:
+                mirror.bring_back()
             return  # it is the newest
         if is_there:
             mirror.pull()

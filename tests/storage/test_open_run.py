@@ -131,6 +131,24 @@ def test_a_run_is_where_its_config_is_whatever_the_lock_says(
     assert RemoteRunFolder(url).latest() == 2
 
 
+def test_what_a_cleaner_of_old_files_took_is_fetched_again(
+    straight: RunFolder, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    run = RemoteRunFolder(url)
+    taken = [run.config_path, run.path / "checkpoints/latest"]
+    taken += run.path.glob("checkpoints/*/state.json")
+    assert len(taken) == 4
+    for path in taken:
+        path.unlink()
+    assert main(["train", *BOWLS, "--seed", "7", "--run_dir", url]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    taken[0].unlink()
+    assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
+    end = RemoteRunFolder(url).read_state(2)["sha256"]
+    assert end == straight.read_state(2)["sha256"]
+
+
 def test_a_run_that_was_copied_from_a_disk_is_resumed(
     straight: RunFolder, url: str, machine: Become
 ) -> None:
