@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 40_270, "tests": 40_151, "benchmarks": 6_402}
+BUDGETS = {"leap_rl": 40_276, "tests": 40_152, "benchmarks": 6_402}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised for studies: the
 room itself, the measure, whole agents, mixed games, normalised observations, defaults; and then for
 VectorEnvs of one's own, starts to choose among, shared trainers, the roofline; and for learners

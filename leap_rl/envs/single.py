@@ -95,8 +95,8 @@ class GameEnv(SingleEnv):
     """A game: an Atari game, or any Gymnasium id that our agent can play, MinAtar's among them.
 
     Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
-    first; or vectors, float32 [L]. The encoders take them as they are. Actions are
-    discrete, or float32 [D], of which -1 and 1 are the game's own bounds.
+    first; or vectors, float32 [L]. The encoders take them as they are. Actions are discrete, or
+    float32 [D], of which -1 and 1 are the game's own bounds.
 
     Args:
         game: As `task.games` spells it: `breakout`, `pong@mode=1`, `MinAtar/Breakout-v1`.

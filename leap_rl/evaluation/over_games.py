@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from leap_rl.evaluation.statistics import (
     sampled_interval,
     sign_flip_test,
 )
-from leap_rl.evaluation.summary import Comparison, Contrast, Effect, Ranking, Saved
+from leap_rl.evaluation.summary import Comparison, Contrast, Effect, Ranking, RankingKind, Saved
 
 
 def mean_saved(
@@ -83,7 +82,7 @@ def ranking_of(
         any(effect.seen is seen for of in effects_of for effect in of.values())
         for seen in (True, False)
     )
-    kind: Literal["all", "seen", "new", "shared"] = "all" if {*known} == {games} else "shared"
+    kind: RankingKind = "all" if {*known} == {games} else "shared"
     if saw and unseen == {games}:
         kind = "new"
     elif new_ones and all(of[game].seen for of in effects_of for game in games):

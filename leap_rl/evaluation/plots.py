@@ -265,7 +265,7 @@ def _add_legend(figure: Any, shown: Colors) -> None:
     looks: Sequence[Any] = list(shown.values())
     entries = [Line2D([], [], color=color, ls=dashes, lw=2.2) for color, dashes in looks]
     width, height = figure.get_size_inches()
-    names = [name.replace("$", r"\$") for name in shown]
+    names = [_literal(name) for name in shown]
     # As many entries a row, of at most four, as are no wider than the figure.
     for ncols in range(min(4, len(shown)), 0, -1):
         legend = figure.legend(
@@ -280,8 +280,7 @@ def _add_legend(figure: Any, shown: Colors) -> None:
 def wrapped(text: str, width: int) -> str:
     """Return a text, such as a game's id with options, in lines of at most `width` characters.
 
-    Lines end behind a space, comma, `@`, `/`, `:` or `_`; only what has none is split. Dollars set
-    nothing in mathematics.
+    Lines end behind a space, comma, `@`, `/`, `:` or `_`; only what has none is split.
     """
     lines = [""]
     for part in re.findall(r"[^\s,@/:_]*[\s,@/:_]|[^\s,@/:_]+", text):
@@ -290,7 +289,12 @@ def wrapped(text: str, width: int) -> str:
         lines[-1] += part
         while len(lines[-1].rstrip()) > width:
             lines[-1:] = [lines[-1][:width], lines[-1][width:]]
-    return "\n".join(line.rstrip() for line in lines).replace("$", r"\$")
+    return _literal("\n".join(line.rstrip() for line in lines))
+
+
+def _literal(text: str) -> str:
+    """Return a text whose dollars set nothing in mathematics."""
+    return text.replace("$", r"\$")
 
 
 def title_of(game: str) -> str:

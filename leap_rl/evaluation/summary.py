@@ -124,11 +124,14 @@ class Contrast(NamedTuple):
     saved: IntervalEstimate
 
 
+RankingKind = Literal["all", "seen", "new", "shared"]
+
+
 class Ranking(NamedTuple):
     """Initializations by what they save over the same games, the most first."""
 
     games: tuple[str, ...]
-    kind: Literal["all", "seen", "new", "shared"]
+    kind: RankingKind
     """all: every game. new: those that no meta-training saw. seen: where these cannot be measured,
     those that it saw. shared: those that every initialization has agents in, where some have
     agents in others too."""

@@ -122,6 +122,13 @@ def living_holder(path: Path) -> Holder | None:
     return None
 
 
+def is_at(path: Path, held: os.stat_result) -> bool:
+    """Whether the file of that status, as of `locked`, is still the one at the path."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(held, os.stat(path, follow_symlinks=False))
+    return False
+
+
 def _take(path: Path, started: float) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
@@ -130,9 +137,8 @@ def _take(path: Path, started: float) -> int:
             raise OSError(errno.EINVAL, "is no file of its own", str(path))
         with naming(path):
             _acquire(descriptor, started)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(status, os.stat(path, follow_symlinks=False)):
-                return descriptor
+        if is_at(path, status):
+            return descriptor
         raise LockedError(None)  # the file was removed, and the next process makes another
     except BaseException:
         os.close(descriptor)

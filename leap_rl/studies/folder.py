@@ -32,7 +32,7 @@ from leap_rl.storage.durable_files import (
     remove_leftovers,
     write_atomically,
 )
-from leap_rl.storage.run_lock import LockedError, locked
+from leap_rl.storage.run_lock import LockedError, is_at, locked
 from leap_rl.storage.safe_open import irregular_in
 from leap_rl.studies.config import StudyConfig
 
@@ -175,14 +175,11 @@ class StudyFolder:
             ) from None
 
     def _check_held(self, held: os.stat_result) -> None:
-        path = self.path / LOCK
-        with suppress(FileNotFoundError):
-            if os.path.samestat(held, os.stat(path, follow_symlinks=False)):
-                return
-        raise OSError(
-            f"{shown(path)}: is gone, or another one; a study's folder stays where it is while the "
-            "study is carried out: call the same command on it where it is now"
-        )
+        if not is_at(path := self.path / LOCK, held):
+            raise OSError(
+                f"{shown(path)}: is gone, or another one; a study's folder stays where it is while "
+                "the study is carried out: call the same command on it where it is now"
+            )
 
     def check(self) -> None:
         """Raise ValueError for a folder that holds something else than a study or a calibration.

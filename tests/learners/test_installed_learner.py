@@ -134,11 +134,12 @@ def test_its_tasks_are_functions_of_their_seed_and_resume_from_their_snapshots()
 
 @pytest.mark.usefixtures("installed")
 def test_what_its_loss_draws_is_of_the_seed_and_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = type(make(0)).loss  # type: ignore[attr-defined]
+    any_of: Any = make(0)
+    loss = type(any_of).loss
     monkeypatch.setattr(
-        type(make(0)), "loss", lambda task, batch: loss(task, batch) * torch.rand(()) * 2
+        type(any_of), "loss", lambda task, batch: loss(task, batch) * torch.rand(()) * 2
     )
-    theta0 = torch.rand(make(0)._size) / 10  # type: ignore[attr-defined]
+    theta0 = torch.rand(any_of._size) / 10
     task = make(1)
     points = learn(task, 2, theta0=theta0)
     snapshot = task.state()

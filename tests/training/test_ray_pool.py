@@ -352,8 +352,8 @@ def test_a_cluster_that_is_joined_takes_no_port(monkeypatch: pytest.MonkeyPatch)
 def test_a_run_of_shared_trainers_has_no_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     joined = Joined(address="127.0.0.1:6379", namespace="study")
-    runtime = make_ray_runtime(trainers=2, address=None, metrics_port=9464, joined=joined)
-    assert (runtime.address, runtime.metrics_port) == (joined.address, None)  # type: ignore[attr-defined]
+    runtime: Any = make_ray_runtime(trainers=2, address=None, metrics_port=9464, joined=joined)
+    assert (runtime.address, runtime.metrics_port) == (joined.address, None)
 
 
 def test_of_an_actor_that_could_not_be_made_the_reason_is_told() -> None:

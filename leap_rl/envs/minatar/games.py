@@ -119,12 +119,9 @@ def options_of(game: str) -> tuple[str, GameOptions]:
         )
     options = GameOptions(**arguments)
     sticky, limit = options.sticky_action_prob, options.max_episode_steps
-    for name_of, value in (
-        ("difficulty_ramping", options.difficulty_ramping),
-        ("use_minimal_action_set", options.use_minimal_action_set),
-    ):
-        if value not in (True, False):  # also 1 and 0
-            raise ValueError(f"task.games: {game!r}: {name_of} = {value}: must be true or false")
+    for flag in ("difficulty_ramping", "use_minimal_action_set"):
+        if (value := getattr(options, flag)) not in (True, False):  # also 1 and 0
+            raise ValueError(f"task.games: {game!r}: {flag} = {value}: must be true or false")
     if type(sticky) not in (int, float) or not 0 <= sticky <= 1:
         raise ValueError(f"task.games: {game!r}: sticky_action_prob = {sticky}: must lie in 0..1")
     if limit is not None and not (type(limit) is int and limit > 0):
